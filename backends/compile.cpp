@@ -1,0 +1,125 @@
+#include "backends/compile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "mir/graph/simplify.h"
+
+namespace aicf {
+
+namespace {
+
+// Collects buffers, kernels and launches of the regions into one program.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const Graph& graph, const std::vector<Tensor>& constants, Program& program)
+      : graph_(graph), constants_(constants), program_(program) {}
+
+  int buffer(const std::string& name, const std::vector<ScratchBuffer>& scratch);
+  void launch(const Kernel& kernel, int index, const KernelBinary& binary, const std::vector<ScratchBuffer>& scratch, const std::string& region);
+
+ private:
+  const Graph& graph_;
+  const std::vector<Tensor>& constants_;
+  Program& program_;
+  std::map<std::string, int> buffers_;
+  std::map<int, int> constant_of_;
+};
+
+int ProgramBuilder::buffer(const std::string& name, const std::vector<ScratchBuffer>& scratch) {
+  if (auto it = buffers_.find(name); it != buffers_.end()) return it->second;
+  BufferPlan plan;
+  plan.name = name;
+  auto s = std::ranges::find(scratch, name, &ScratchBuffer::name);
+  if (s != scratch.end()) {
+    plan.type = s->type;
+    plan.shape = s->shape;
+  } else {
+    const Node& n = graph_.node(name);
+    plan.type = n.type;
+    plan.shape = n.shape();
+    if (n.kind == NodeKind::input) plan.kind = BufferPlan::Kind::input;
+    if (n.kind == NodeKind::constant) {
+      plan.kind = BufferPlan::Kind::constant;
+      auto [it, inserted] = constant_of_.try_emplace(n.constant, static_cast<int>(program_.constants.size()));
+      if (inserted) program_.constants.push_back(constants_[n.constant]);
+      plan.constant = it->second;
+    }
+    if (n.kind == NodeKind::compute && graph_.is_output(n.id)) plan.kind = BufferPlan::Kind::output;
+  }
+  plan.first_use = plan.last_use = static_cast<int>(program_.launches.size());
+  program_.buffers.push_back(std::move(plan));
+  return buffers_[name] = static_cast<int>(program_.buffers.size()) - 1;
+}
+
+void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary& binary, const std::vector<ScratchBuffer>& scratch,
+                            const std::string& region) {
+  Launch l;
+  l.kernel = index;
+  l.region = region;
+  l.workgroups = kernel.workgroups;
+  int at = static_cast<int>(program_.launches.size());
+  for (const KernelBuffer& b : kernel.buffers) {
+    int id = buffer(b.name, scratch);
+    program_.buffers[id].last_use = at;
+    l.buffers.push_back(id);
+  }
+  for (const std::string& p : binary.parameters) l.parameters.push_back(Expr::symbol(p));
+  program_.launches.push_back(std::move(l));
+}
+
+}  // namespace
+
+Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& constants, const Target& target,
+                              const CompileOptions& options) {
+  CompiledModel out{graph, {}, {}, {}};
+  AICF_RETURN_IF_ERROR(verify(out.graph));
+  // Moves become index maps, equal nodes become one: regions see only what computes.
+  AICF_TRY([[maybe_unused]] int simplified, simplify_graph(out.graph));
+  AICF_RETURN_IF_ERROR(verify(out.graph));
+
+  FormOptions form;
+  form.fuse = options.fuse;
+  form.row_capacity = static_cast<std::int64_t>(target.model.value_or("row_capacity", 520));
+  AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
+  out.refusals = std::move(plan.refusals);
+
+  Program& program = out.program;
+  program.target = target.model.name;
+  program.driver = target.driver;
+  program.symbols = out.graph.symbols();
+  ProgramBuilder builder(out.graph, constants, program);
+  std::map<std::string, int> by_source;
+  int done = 0;
+  for (PlannedRegion& p : plan.regions) {
+    if (options.progress) options.progress(p.region.name, done++, static_cast<int>(plan.regions.size()));
+    AICF_TRY(std::vector<ChosenSchedule> choices, target.backend->choose_schedule(p.streaming, target.model, options.schedule));
+    CompiledRegion compiled{std::move(p.region), std::move(choices.front()), {}, {}};
+    for (std::size_t k = 0; k < compiled.chosen.programs.size(); ++k) {
+      const ThreadProgram& thread = compiled.chosen.programs[k];
+      std::string source = target.backend->emit(thread, target.model);
+      int index = -1;
+      if (options.assemble) {
+        auto [it, inserted] = by_source.try_emplace(source, static_cast<int>(program.kernels.size()));
+        index = it->second;
+        if (inserted) {
+          AICF_TRY(KernelBinary binary, target.backend->assemble(thread, source, target.model, target.kind));
+          binary.source = source;
+          program.kernels.push_back(std::move(binary));
+        }
+        compiled.binaries.push_back(program.kernels[index].compiler_log);
+        builder.launch(compiled.chosen.lowered.kernels[k], index, program.kernels[index], compiled.chosen.lowered.scratch, compiled.region.name);
+      }
+      compiled.sources.push_back(std::move(source));
+    }
+    out.regions.push_back(std::move(compiled));
+  }
+  // Graph outputs that no launch writes are inputs or constants handed through: the executor copies them.
+  for (const Graph::Output& o : out.graph.outputs()) builder.buffer(out.graph.node(o.node).name, {});
+  return out;
+}
+
+}  // namespace aicf

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "backends/backend.h"
+
+namespace aicf {
+
+std::span<const Backend* const> backends();
+
+/// A compile target: a backend, one of its device models, and the binary kind that the target's driver runs.
+struct Target {
+  std::string name;  ///< as the user wrote it
+  const Backend* backend = nullptr;
+  DeviceModel model;
+  BinaryKind kind = BinaryKind::spirv;
+  std::string driver;
+};
+
+/// A profile name ("sm_90", "lavapipe") or "cuda-emulation[:PROFILE]". Errors list what there is.
+Result<Target> find_target(const std::string& name);
+
+}  // namespace aicf

@@ -1,0 +1,276 @@
+// The run over a semantic graph: inputs and weights become values, each node is lowered, outputs are marked.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "frontend/canonicalise/lowering.h"
+#include "frontend/semantic/check.h"
+
+namespace aicf {
+namespace {
+
+/// Replaces bound symbols in the sizes of inputs and declared outputs.
+Result<void> bind(SemanticGraph& graph, const ImportOptions& options) {
+  std::set<std::string> symbols;
+  for (const SemanticInput& input : graph.inputs) {
+    for (const Expr& dim : input.shape) symbols.merge(symbols_of(dim));
+  }
+  ExprMap values;
+  for (const auto& [name, value] : options.bindings) {
+    if (!symbols.contains(name)) {
+      std::string known;
+      for (const std::string& s : symbols) known += (known.empty() ? "" : ", ") + s;
+      return bad_input(fmt::format("binding of {}: the model has {}", in_quotes(name),
+                                   known.empty() ? "no symbols" : "the symbols " + known));
+    }
+    if (value < 0) return bad_input(fmt::format("binding of {} to the negative size {}", in_quotes(name), value));
+    values.emplace(name, Expr(value));
+  }
+  if (values.empty()) return {};
+  for (auto* list : {&graph.inputs, &graph.declared_outputs}) {
+    for (SemanticInput& input : *list) {
+      for (Expr& dim : input.shape) dim = simplify(substitute_symbols(dim, values));
+    }
+  }
+  return {};
+}
+
+/// Axis names that no symbol of the model has.
+void choose_axis_names(Canonicaliser& state, const std::set<std::string>& symbols) {
+  const auto clashes = [&](const std::string& prefix) {
+    return std::ranges::any_of(symbols, [&](const std::string& s) {
+      return s.size() > prefix.size() && s.starts_with(prefix) &&
+             s.find_first_not_of("0123456789", prefix.size()) == std::string::npos;
+    });
+  };
+  while (clashes(state.axis_prefix)) state.axis_prefix += "i";
+  while (clashes(state.reduce_prefix)) state.reduce_prefix += "r";
+}
+
+Result<void> add_inputs(Canonicaliser& state, const SemanticGraph& graph) {
+  std::set<std::string> symbols;
+  for (const SemanticInput& input : graph.inputs) {
+    for (const Expr& dim : input.shape) symbols.merge(symbols_of(dim));
+  }
+  choose_axis_names(state, symbols);
+  for (const SemanticInput& input : graph.inputs) {
+    auto value = std::make_shared<Value>();
+    value->name = input.name;
+    value->type = input.type;
+    std::vector<Axis> axes;
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      value->shape.push_back(simplify(input.shape[d]));
+      axes.push_back({state.axis_prefix + std::to_string(d), value->shape.back()});
+    }
+    value->tensor = input.name;
+    state.graph.add_input(input.name, input.type, std::move(axes));
+    state.values[input.name] = std::move(value);
+  }
+  return {};
+}
+
+/// The canonical node of an output: its own, or a copy where that is an input or a constant.
+NodeId output_node(Canonicaliser& state, Value& value, const std::string& output) {
+  const std::string& tensor = state.tensor_of(value);
+  const Node& made = state.graph.node(tensor);
+  if (made.kind == NodeKind::compute) return made.id;
+  Node copy;
+  copy.name = state.graph.unique_name(identifier(output) + (identifier(output) == tensor ? "_copy" : ""));
+  copy.type = made.type;
+  copy.axes = made.axes;
+  copy.origin = value.origin;
+  std::vector<Expr> index;
+  for (const Axis& axis : copy.axes) index.push_back(Expr::axis(axis.name));
+  copy.body = Expr::load(tensor, std::move(index), made.type);
+  return state.graph.add(std::move(copy));
+}
+
+Result<void> check_declared(const SemanticInput& declared, const Value& value) {
+  const auto differs = [&](const std::string& told, const std::string& found) {
+    return bad_input(fmt::format("output {} is declared as {}, but it is {}", in_quotes(declared.name), told, found));
+  };
+  if (declared.type != value.type) return differs(std::string(name(declared.type)), std::string(name(value.type)));
+  bool same = declared.shape.size() == value.shape.size();
+  for (std::size_t d = 0; same && d < value.shape.size(); ++d) {
+    const auto told = constant_of(declared.shape[d]), found = constant_of(value.shape[d]);
+    same = !told || !found || *told == *found;
+  }
+  if (!same) return differs(to_string(declared.shape), to_string(value.shape));
+  return {};
+}
+
+}  // namespace
+
+Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options) {
+  AICF_RETURN_IF_ERROR(check_semantic(semantic));
+  AICF_RETURN_IF_ERROR(bind(semantic, options));
+  Canonicaliser state;
+  AICF_RETURN_IF_ERROR(add_inputs(state, semantic));
+  for (const auto& [name, tensor] : semantic.initializers) state.values[name] = state.from_tensor(name, tensor);
+  for (const SemanticNode& node : semantic.nodes) {
+    const OpRow* row = find_op(node.op, node.domain, node.opset);
+    AICF_CHECK(row != nullptr, "checked operator " + node.op);
+    Lowering lowering(state, node, *row);
+    AICF_RETURN_IF_ERROR(row->lower(lowering));
+    for (const std::string& output : node.outputs) {
+      if (!output.empty() && !state.values.contains(output)) {
+        return unsupported(fmt::format("output {} of this operator", in_quotes(output)), place_of(node));
+      }
+    }
+  }
+  Model model;
+  model.name = semantic.name;
+  for (const std::string& output : semantic.outputs) {
+    Value& value = *state.values.at(output);
+    for (const SemanticInput& declared : semantic.declared_outputs) {
+      if (declared.name == output) AICF_RETURN_IF_ERROR(check_declared(declared, value));
+    }
+    const NodeId id = output_node(state, value, output);
+    state.graph.mark_output(id, output);
+    model.output_of[output] = state.graph.node(id).name;
+  }
+  state.graph.remove_unused();
+  if (const auto sound = verify(state.graph); !sound) AICF_BUG("canonical graph: " + sound.error().text());
+  std::set<std::string> present;
+  for (const NodeId id : state.graph.topological_order()) {
+    const Node& node = state.graph.node(id);
+    present.insert(node.origin.begin(), node.origin.end());
+  }
+  for (const SemanticNode& node : semantic.nodes) {
+    if (!present.contains(node.name)) model.folded.push_back(node.name);
+  }
+  model.semantic = std::move(semantic);
+  model.graph = std::move(state.graph);
+  model.constants = std::move(state.constants);
+  model.constraints = std::move(state.constraints);
+  return model;
+}
+
+namespace {
+
+/// Solves dim(symbols) == size where one symbol is unbound and occurs as coefficient · symbol + offset.
+bool solve(const Expr& dim, std::int64_t size, std::map<std::string, std::int64_t>& bindings) {
+  ExprMap known;
+  std::string unknown;
+  for (const std::string& s : symbols_of(dim)) {
+    if (const auto bound = bindings.find(s); bound != bindings.end()) known.emplace(s, Expr(bound->second));
+    else if (unknown.empty()) unknown = s;
+    else return false;
+  }
+  if (unknown.empty()) return false;
+  const Expr one = simplify(substitute_symbols(dim, known));
+  const auto value_at = [&](std::int64_t x) { return evaluate_int(one, {{unknown, x}}); };
+  const auto zero = value_at(0), unit = value_at(1);
+  if (!zero || !unit || *unit == *zero) return false;
+  const std::int64_t coefficient = *unit - *zero, rest = size - *zero;
+  if (rest % coefficient != 0 || rest / coefficient < 0) return false;
+  const auto check = value_at(rest / coefficient);
+  if (!check || *check != size) return false;
+  bindings[unknown] = rest / coefficient;
+  return true;
+}
+
+std::string dims_text(const std::vector<std::int64_t>& dims) {
+  std::string text = "[";
+  for (std::size_t k = 0; k < dims.size(); ++k) text += (k ? ", " : "") + std::to_string(dims[k]);
+  return text + "]";
+}
+
+}  // namespace
+
+Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, const NamedTensors& inputs) {
+  std::map<std::string, std::int64_t> bindings;
+  std::map<std::string, std::string> source;  // where a symbol's value is from
+  const auto where = [](const SemanticInput& input, std::size_t d) { return fmt::format("dim {} of input {}", d, in_quotes(input.name)); };
+  for (const SemanticInput& input : model.semantic.inputs) {
+    const auto given = inputs.find(input.name);
+    if (given == inputs.end()) {
+      std::string names;
+      for (const auto& [name, tensor] : inputs) names += (names.empty() ? "" : ", ") + in_quotes(name);
+      return bad_input(fmt::format("input {} is missing; given are {}", in_quotes(input.name), names.empty() ? "none" : names));
+    }
+    const Tensor& tensor = given->second;
+    if (tensor.type() != input.type) {
+      return bad_input(fmt::format("input {} is {}, the model takes {}", in_quotes(input.name), name(tensor.type()), name(input.type)));
+    }
+    if (tensor.shape().size() != input.shape.size()) {
+      return bad_input(fmt::format("input {} has shape {}, the model takes {}", in_quotes(input.name), dims_text(tensor.shape()),
+                                   to_string(input.shape)));
+    }
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      const Expr& dim = input.shape[d];
+      if (!dim.is_constant() && dim.op() == Op::symbol && !bindings.contains(dim.name())) {
+        bindings[dim.name()] = tensor.shape()[d];
+        source[dim.name()] = where(input, d);
+      }
+    }
+  }
+  // Sizes that are more than a symbol: solve what is left, then check all.
+  for (bool again = true; again;) {
+    again = false;
+    for (const SemanticInput& input : model.semantic.inputs) {
+      for (std::size_t d = 0; d < input.shape.size(); ++d) {
+        again = solve(input.shape[d], inputs.at(input.name).shape()[d], bindings) || again;
+      }
+    }
+  }
+  for (const SemanticInput& input : model.semantic.inputs) {
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      const std::int64_t size = inputs.at(input.name).shape()[d];
+      AICF_TRY(const std::int64_t wanted, evaluate_int(input.shape[d], bindings));
+      if (wanted == size) continue;
+      const Expr& dim = input.shape[d];
+      const auto from = dim.op() == Op::symbol ? source.find(dim.name()) : source.end();
+      const std::string reason = dim.is_constant() ? std::string("the model takes")
+                                 : from != source.end() ? fmt::format("'{}' from {} is", dim.name(), from->second)
+                                                        : fmt::format("{} is", to_string(dim));
+      return bad_input(fmt::format("{} is {}, {} {}", where(input, d), size, reason, wanted));
+    }
+  }
+  for (const ShapeConstraint& c : model.constraints) {
+    AICF_TRY(const std::int64_t left, evaluate_int(c.left, bindings));
+    AICF_TRY(const std::int64_t right, evaluate_int(c.right, bindings));
+    if (left != right) {
+      return bad_input(fmt::format("{} is {} and {} is {}, which must agree; if one is 1 to be broadcast, fix it with a binding",
+                                   to_string(c.left), left, to_string(c.right), right),
+                       c.place);
+    }
+  }
+  return bindings;
+}
+
+Result<Model> load_model(const std::string& path, const ImportOptions& options) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path)) return bad_input("the file cannot be read", path);
+  std::string head(4096, '\0');
+  file.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  const bool is_text = !head.empty() && std::ranges::none_of(head, [](unsigned char c) {
+    return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
+  });
+  const bool named_onnx = path.ends_with(".onnx");
+  if (is_text && named_onnx) return bad_input("the file is text, not a protobuf model; name a text model otherwise", path);
+  Result<SemanticGraph> semantic = [&]() -> Result<SemanticGraph> {
+    if (!is_text) return read_onnx(path);
+    file.clear();
+    file.seekg(0);
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    return parse_semantic(text, path);
+  }();
+  if (!semantic) return std::unexpected(semantic.error());
+  if (semantic->name.empty() || !is_text) semantic->name = std::filesystem::path(path).stem().string();
+  Result<Model> model = canonicalise(*std::move(semantic), options);
+  if (!model) {
+    Diagnostic d = model.error();
+    d.place = d.place.empty() ? path : fmt::format("{}: {}", path, d.place);
+    return std::unexpected(std::move(d));
+  }
+  return model;
+}
+
+}  // namespace aicf

@@ -1,0 +1,208 @@
+// Reductions, softmax and what is made of them.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/canonicalise/ops.h"
+
+namespace aicf::ops {
+namespace {
+
+/// Where a reduction's coordinates go: dims in `axes` come from r (in that order), the others from i.
+struct ReducedDims {
+  std::vector<int> axes;
+  Shape over;     ///< extents of the reduced dims
+  Shape kept;     ///< the result without them
+  Shape keepdims; ///< the result with 1 in their place
+
+  ReducedDims(const Shape& shape, std::vector<int> reduced) : axes(std::move(reduced)) {
+    std::ranges::sort(axes);
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      const bool is_reduced = std::ranges::binary_search(axes, static_cast<int>(d));
+      if (is_reduced) over.push_back(shape[d]);
+      else kept.push_back(shape[d]);
+      keepdims.push_back(is_reduced ? Expr(1) : shape[d]);
+    }
+  }
+
+  /// Index of the operand from result coordinates (with or without the kept 1s) and reduced ones.
+  Index full(const Index& i, const Index& r, bool kept_dims) const {
+    Index index;
+    std::size_t next_i = 0, next_r = 0;
+    for (std::size_t d = 0; d < keepdims.size(); ++d) {
+      if (std::ranges::binary_search(axes, static_cast<int>(d))) {
+        index.push_back(r[next_r++]);
+        if (kept_dims) ++next_i;
+      } else {
+        index.push_back(i[next_i++]);
+      }
+    }
+    return index;
+  }
+  /// Index of a result without the reduced dims, from a full one.
+  Index reduced(const Index& full_index) const {
+    Index index;
+    for (std::size_t d = 0; d < full_index.size(); ++d) {
+      if (!std::ranges::binary_search(axes, static_cast<int>(d))) index.push_back(full_index[d]);
+    }
+    return index;
+  }
+};
+
+/// Max, exp(x − max) and its sum over some axes: the parts of softmax, log-softmax and log-sum-exp, in f32 for narrow
+/// types.
+struct ExpSums {
+  ReducedDims dims;
+  ValuePtr max, exp, sum;
+};
+
+Result<ExpSums> exp_sums(Lowering& op, const ValuePtr& x, std::vector<int> axes) {
+  ExpSums parts{ReducedDims(x->shape, std::move(axes)), {}, {}, {}};
+  const ReducedDims& dims = parts.dims;
+  const DType type = wide(x->type);
+  AICF_TRY(parts.max, op.reduce({op.name("max"), type, dims.kept, {x}}, dims.over, ReduceOp::max,
+                                [&](const Index& i, const Index& r) { return op.wide_at(x, dims.full(i, r, false)); }));
+  AICF_TRY(parts.exp, op.map({op.name("exp"), type, x->shape, {x, parts.max}}, [&](const Index& i) {
+    return Expr::unary(Op::exp, op.wide_at(x, i) - op.at(parts.max, dims.reduced(i)));
+  }));
+  AICF_TRY(parts.sum, op.reduce({op.name("sum"), type, dims.kept, {parts.exp}}, dims.over, ReduceOp::sum,
+                                [&](const Index& i, const Index& r) {
+                                  return op.at(parts.exp, dims.full(i, r, false));
+                                }));
+  return parts;
+}
+
+bool squares(const std::string& kind) { return kind == "ReduceL2" || kind == "ReduceSumSquare"; }
+
+ReduceOp reduce_op(const std::string& kind, DType type) {
+  const bool boolean = type == DType::boolean;
+  if (kind == "ReduceMax") return boolean ? ReduceOp::any : ReduceOp::max;
+  if (kind == "ReduceMin") return boolean ? ReduceOp::all : ReduceOp::min;
+  return kind == "ReduceProd" ? ReduceOp::prod : ReduceOp::sum;
+}
+
+Result<void> log_sum_exp(Lowering& op, const ValuePtr& x, std::vector<int> axes, const Shape& shape, bool keepdims) {
+  AICF_TRY(const ExpSums parts, exp_sums(op, x, std::move(axes)));
+  AICF_TRY(ValuePtr y, op.map({op.name(), x->type, shape, {parts.max, parts.sum}}, [&](const Index& i) {
+    const Index own = keepdims ? parts.dims.reduced(i) : i;
+    const Expr max = op.at(parts.max, own);
+    // An infinite maximum is the answer (∞ − ∞ would make it NaN).
+    const Expr sum = Expr::unary(Op::log, op.at(parts.sum, own)) + max;
+    return cast_to(Expr::select(Expr::unary(Op::isinf, max), max, sum), x->type);
+  }));
+  op.result(0, std::move(y));
+  return {};
+}
+
+}  // namespace
+
+Result<void> reduction(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  const std::string& kind = op.op();
+  const bool extremum = kind == "ReduceMax" || kind == "ReduceMin";
+  if (x->type == DType::boolean && !extremum) return op.bad("input 0 is bool, a number wanted");
+  AICF_TRY(const auto given, op.integers("axes", 1));
+  std::vector<int> axes;
+  if (given && !given->empty()) {
+    AICF_TRY(axes, op.axes(*given, x->rank()));
+  } else if (op.integer("noop_with_empty_axes", 0) == 0) {
+    axes.resize(static_cast<std::size_t>(x->rank()));
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  const bool keepdims = op.integer("keepdims", 1) != 0;
+  const ReducedDims dims(x->shape, axes);
+  const Shape& shape = keepdims ? dims.keepdims : dims.kept;
+  if (kind == "ReduceLogSumExp" && is_float(x->type) && !axes.empty()) return log_sum_exp(op, x, axes, shape, keepdims);
+
+  const ReduceOp reduce = axes.empty() ? ReduceOp::none : reduce_op(kind, x->type);
+  const DType type = extremum ? x->type : wide(x->type);
+  const bool finish = kind == "ReduceMean" || kind == "ReduceL2" || kind == "ReduceLogSum" || kind == "ReduceLogSumExp";
+  const bool plain = !finish && type == x->type;
+  const std::string part = plain ? op.name() : op.name(kind == "ReduceProd" ? "product" : "sum");
+  AICF_TRY(ValuePtr y, op.reduce({part, type, shape, {x}}, dims.over, reduce, [&](const Index& i, const Index& r) {
+    const Expr e = cast_to(op.at(x, dims.full(i, r, keepdims)), type);
+    if (kind == "ReduceL1") return Expr::unary(Op::abs, e);
+    if (kind == "ReduceLogSumExp") return Expr::unary(Op::exp, e);
+    return squares(kind) ? e * e : e;
+  }));
+  if (plain) {
+    op.result(0, std::move(y));
+    return {};
+  }
+  return op.result_map(x->type, shape, {y}, [&](const Index& i) {
+    Expr e = op.at(y, i);
+    if (kind == "ReduceMean") e = e / cast_to(op.product(dims.over), type);
+    if (kind == "ReduceL2") e = cast_to(Expr::unary(Op::sqrt, is_float(type) ? e : Expr::cast(e, DType::f64)), type);
+    if (kind == "ReduceLogSum" || kind == "ReduceLogSumExp") e = Expr::unary(Op::log, e);
+    return cast_to(e, x->type);
+  });
+}
+
+Result<void> softmax(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  // Before opset 13 the dims from `axis` on are one flattened axis.
+  const bool flattens = op.opset() < 13;
+  const std::int64_t given = op.integer("axis", flattens ? 1 : -1);
+  std::vector<int> axes;
+  if (flattens && given == x->rank()) {
+    // An empty tail: every row is one element.
+  } else {
+    AICF_TRY(const int axis, op.axis(given, x->rank()));
+    for (int d = axis; d < (flattens ? x->rank() : axis + 1); ++d) axes.push_back(d);
+  }
+  AICF_TRY(const ExpSums parts, exp_sums(op, x, axes));
+  const bool logarithm = op.op() == "LogSoftmax";
+  return op.result_map(x->type, x->shape, {x, parts.max, parts.exp, parts.sum}, [&](const Index& i) {
+    const Expr sum = op.at(parts.sum, parts.dims.reduced(i));
+    if (!logarithm) return cast_to(op.at(parts.exp, i) / sum, x->type);
+    const Expr shifted = op.wide_at(x, i) - op.at(parts.max, parts.dims.reduced(i));
+    return cast_to(shifted - Expr::unary(Op::log, sum), x->type);
+  });
+}
+
+Result<void> arg_extreme(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  AICF_TRY(const int axis, op.axis(op.integer("axis", 0), x->rank()));
+  const bool keepdims = op.integer("keepdims", 1) != 0, last = op.integer("select_last_index", 0) != 0;
+  const ReducedDims dims(x->shape, {axis});
+  const bool max = op.op() == "ArgMax";
+  AICF_TRY(const ValuePtr best,
+           op.reduce({op.name(max ? "max" : "min"), x->type, dims.kept, {x}}, dims.over,
+                     max ? ReduceOp::max : ReduceOp::min,
+                     [&](const Index& i, const Index& r) { return op.at(x, dims.full(i, r, false)); }));
+  const Shape shape = keepdims ? dims.keepdims : dims.kept;
+  // The first (last) coordinate whose element is the extreme one.
+  const Expr none = last ? Expr(-1) : dims.over[0];
+  AICF_TRY(ValuePtr y, op.reduce({op.name(), DType::i64, shape, {x, best}}, dims.over,
+                                 last ? ReduceOp::max : ReduceOp::min, [&](const Index& i, const Index& r) {
+                                   const Expr e = op.at(x, dims.full(i, r, keepdims));
+                                   const Expr b = op.at(best, keepdims ? dims.reduced(i) : i);
+                                   return Expr::select(equal(e, b), r[0], none);
+                                 }));
+  op.result(0, std::move(y));
+  return {};
+}
+
+Result<void> cumulative_sum(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  AICF_TRY(const auto axes, op.known_integers(1));
+  if (axes.size() != 1) return op.bad("axis must be one number");
+  AICF_TRY(const int axis, op.axis(axes[0], x->rank()));
+  const bool reverse = op.integer("reverse", 0) != 0, exclusive = op.integer("exclusive", 0) != 0;
+  AICF_TRY(ValuePtr y, op.accumulate({op.name(), x->type, x->shape, {x}}, {x->shape[axis]}, ReduceOp::sum,
+                                     [&](const Index& i, const Index& r) {
+                                       Index index = i;
+                                       index[axis] = r[0];
+                                       const Expr first = reverse ? i[axis] : r[0], second = reverse ? r[0] : i[axis];
+                                       const Expr in = exclusive ? less(first, second) : less_equal(first, second);
+                                       const Expr e = op.wide_at(x, index);
+                                       return Expr::select(in, e, Expr::constant(e.type(), 0));
+                                     }));
+  op.result(0, std::move(y));
+  return {};
+}
+
+}  // namespace aicf::ops

@@ -1,0 +1,99 @@
+#pragma once
+
+// A model as the frontend hands it on: the semantic graph (operations as the user wrote them) and its canonical form.
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mir/graph/graph.h"
+#include "mir/support/result.h"
+#include "runtime/tensor.h"
+
+namespace aicf {
+
+/// Bytes of the largest tensor a model may contain; a larger one is taken for a mistake and refused.
+inline constexpr std::int64_t max_tensor_bytes = std::int64_t{1} << 40;
+
+/// An attribute value as written.
+struct Attribute {
+  enum class Kind { integer, real, text, integers, reals, texts, tensor } kind = Kind::integer;
+  std::int64_t i = 0;
+  double f = 0;
+  std::string s;
+  std::vector<std::int64_t> is;
+  std::vector<double> fs;
+  std::vector<std::string> ss;
+  Tensor t;
+};
+
+/// One operation as the user wrote it. Names are the model's own.
+struct SemanticNode {
+  std::string name;   ///< the node's name; made from op and position ("MatMul_3") when the model has none
+  std::string op;     ///< "MatMul", "Softmax", …
+  std::string domain; ///< "" for ai.onnx
+  int opset = 0;
+  std::vector<std::string> inputs;   ///< tensor names; "" = absent optional input
+  std::vector<std::string> outputs;
+  std::map<std::string, Attribute> attributes;
+};
+
+struct SemanticInput {
+  std::string name;
+  DType type = DType::f32;
+  std::vector<Expr> shape;  ///< constants or symbols
+};
+
+/// The graph as written: operations in order, with no device and no decomposition. Edges are tensor names.
+struct SemanticGraph {
+  std::string name;
+  std::vector<SemanticInput> inputs;
+  std::vector<std::string> outputs;
+  std::map<std::string, Tensor> initializers;
+  std::vector<SemanticNode> nodes;
+  std::map<std::string, int> opsets;  ///< domain → version
+  /// Output types as the file declares them, checked against what shape inference finds; may lack some or all.
+  std::vector<SemanticInput> declared_outputs;
+};
+
+/// Two sizes that the model's operations need to be equal and that inference could not prove so ("batch" and "b").
+struct ShapeConstraint {
+  Expr left, right;
+  std::string place;  ///< the node that needs it
+};
+
+/// A compiled-for-nothing-yet model.
+struct Model {
+  std::string name;        ///< file stem
+  SemanticGraph semantic;
+  Graph graph;             ///< canonical
+  std::vector<Tensor> constants;  ///< Node::constant indexes these
+  std::vector<std::string> folded;  ///< names of semantic nodes that vanished into shapes, constants or index maps
+  std::map<std::string, std::string> output_of;  ///< model output name → canonical node name
+  std::vector<ShapeConstraint> constraints;      ///< checked by bind_symbols
+};
+
+struct ImportOptions {
+  std::map<std::string, std::int64_t> bindings;  ///< symbols fixed before shape inference ("batch" → 2)
+};
+
+/// MODEL is an ONNX file (protobuf) or the text form; told apart by content. Errors: bad_input (broken file, place named),
+/// unsupported (operator named with node, domain, opset).
+Result<Model> load_model(const std::string& path, const ImportOptions& options = {});
+
+/// frontend/onnx: protobuf → semantic graph. External data is mapped in place, never from outside the model's folder.
+Result<SemanticGraph> read_onnx(const std::string& path);
+/// One ONNX TensorProto .pb file.
+Result<Tensor> read_tensor_pb(const std::string& path);
+/// frontend/text: the text form of a semantic graph; print and parse round-trip.
+Result<SemanticGraph> parse_semantic(std::string_view text, std::string_view place);
+std::string to_string(const SemanticGraph& graph);
+std::string to_dot(const SemanticGraph& graph);
+/// frontend/canonicalise: decomposition into primitives, shape inference and shape arithmetic folded symbolically.
+Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options = {});
+
+/// Symbol values from the shapes of given inputs; bad_input when a fixed dim or a repeated symbol disagrees (names both).
+Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, const NamedTensors& inputs);
+
+}  // namespace aicf

@@ -1,0 +1,219 @@
+#include "frontend/semantic/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "frontend/semantic/op_table.h"
+
+namespace aicf {
+namespace {
+
+/// Length of the UTF-8 sequence at the start of `text`; 0 when it is broken, overlong or a surrogate.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
+  if (byte(0) < 0x80) return 1;
+  const std::size_t n = (byte(0) >> 5) == 6 ? 2 : (byte(0) >> 4) == 14 ? 3 : (byte(0) >> 3) == 30 ? 4 : 0;
+  if (n == 0 || n > text.size()) return 0;
+  std::uint32_t code = byte(0) & (0x7fu >> n);
+  for (std::size_t k = 1; k < n; ++k) {
+    if ((byte(k) >> 6) != 2) return 0;
+    code = code << 6 | (byte(k) & 0x3fu);
+  }
+  const std::uint32_t least = n == 2 ? 0x80 : n == 3 ? 0x800 : 0x10000;
+  return code < least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
+}
+
+std::string domain_name(std::string_view domain) { return domain.empty() ? "ai.onnx" : std::string(domain); }
+
+Result<void> check_attributes(const SemanticNode& node, const OpRow& row) {
+  const std::vector<AttributeRule> rules = row.attribute_rules();
+  for (const auto& [name, attribute] : node.attributes) {
+    const auto rule = std::ranges::find(rules, name, &AttributeRule::name);
+    if (rule == rules.end()) {
+      return bad_input(fmt::format("{} of opset {} has no attribute {}", node.op, node.opset, in_quotes(name)), place_of(node));
+    }
+    // An empty list has no kind of its own.
+    const bool empty_list = attribute.kind == Attribute::Kind::integers && attribute.is.empty() &&
+                            (rule->kind == Attribute::Kind::reals || rule->kind == Attribute::Kind::texts);
+    if (rule->kind != attribute.kind && !empty_list) {
+      return bad_input(fmt::format("attribute {} is {}, {} wanted", name, kind_name(attribute.kind), kind_name(rule->kind)),
+                       place_of(node));
+    }
+  }
+  for (const AttributeRule& rule : rules) {
+    if (rule.required && !node.attributes.contains(std::string(rule.name))) {
+      return bad_input(fmt::format("attribute {} is missing", rule.name), place_of(node));
+    }
+  }
+  return {};
+}
+
+Result<void> check_operands(const SemanticNode& node, const OpRow& row) {
+  const auto range = [](int low, int high) {
+    if (high >= variadic) return fmt::format("at least {}", low);
+    return low == high ? fmt::format("{}", low) : fmt::format("{} to {}", low, high);
+  };
+  const auto inputs = static_cast<int>(node.inputs.size()), outputs = static_cast<int>(node.outputs.size());
+  if (inputs < row.min_inputs || inputs > row.max_inputs) {
+    return bad_input(fmt::format("{} inputs, {} wanted", inputs, range(row.min_inputs, row.max_inputs)), place_of(node));
+  }
+  if (outputs < row.min_outputs || outputs > row.max_outputs) {
+    return bad_input(fmt::format("{} outputs, {} wanted", outputs, range(row.min_outputs, row.max_outputs)), place_of(node));
+  }
+  const int required = row.max_inputs >= variadic ? inputs : row.min_inputs;
+  for (int k = 0; k < required; ++k) {
+    if (node.inputs[k].empty()) return bad_input(fmt::format("input {} is required but left empty", k), place_of(node));
+  }
+  return {};
+}
+
+Result<void> check_node(const SemanticNode& node) {
+  if (node.opset == 0) {
+    return bad_input(fmt::format("domain {} is not imported by the model", domain_name(node.domain)), place_of(node));
+  }
+  if (node.domain.empty() && (node.opset < oldest_opset || node.opset > newest_opset)) {
+    return unsupported(fmt::format("opset {} of ai.onnx; AICF knows {} to {}", node.opset, oldest_opset, newest_opset),
+                       place_of(node));
+  }
+  const OpRow* row = find_op(node.op, node.domain, node.opset);
+  if (!row) {
+    const OpRow* other = find_op_any_opset(node.op, node.domain);
+    if (other && other->since > node.opset) {
+      return bad_input(fmt::format("operator {} exists from opset {}, the model imports {}", node.op, other->since, node.opset),
+                       place_of(node));
+    }
+    if (!is_known_domain(node.domain)) {
+      return unsupported(fmt::format("operator {} of the unknown domain {}", in_quotes(node.op), domain_name(node.domain)),
+                         place_of(node));
+    }
+    return unsupported(fmt::format("operator {} of {} opset {} is not supported", in_quotes(node.op), domain_name(node.domain),
+                                   node.opset),
+                       place_of(node));
+  }
+  AICF_RETURN_IF_ERROR(check_operands(node, *row));
+  return check_attributes(node, *row);
+}
+
+/// Names of the nodes on a cycle that contains or is reached from `start`; empty when there is none.
+std::vector<std::string> find_cycle(const SemanticGraph& graph, const std::map<std::string, std::size_t>& maker,
+                                    std::size_t start) {
+  // Depth-first with an explicit stack; a node met again while open closes a cycle.
+  std::vector<char> colour(graph.nodes.size(), 0);
+  std::vector<std::pair<std::size_t, std::size_t>> stack{{start, 0}};
+  colour[start] = 1;
+  while (!stack.empty()) {
+    auto& [node, next] = stack.back();
+    if (next == graph.nodes[node].inputs.size()) {
+      colour[node] = 2;
+      stack.pop_back();
+      continue;
+    }
+    const auto made = maker.find(graph.nodes[node].inputs[next++]);
+    if (made == maker.end()) continue;
+    const std::size_t producer = made->second;
+    if (colour[producer] == 1) {
+      std::vector<std::string> names;
+      for (std::size_t k = stack.size(); k-- > 0;) {
+        names.push_back(graph.nodes[stack[k].first].name);
+        if (stack[k].first == producer) break;
+      }
+      return names;
+    }
+    if (colour[producer] == 0) {
+      colour[producer] = 1;
+      stack.emplace_back(producer, 0);
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+std::string in_quotes(std::string_view name) {
+  constexpr std::size_t limit = 60;
+  std::string text = "'";
+  std::size_t shown = 0;
+  while (!name.empty()) {
+    if (shown == limit) {
+      return text + fmt::format("'… ({} more bytes)", name.size());
+    }
+    const std::size_t n = utf8_length(name);
+    const auto first = static_cast<unsigned char>(name[0]);
+    if (n == 0 || first < 0x20 || first == 0x7f) {
+      text += fmt::format("\\x{:02x}", first);
+      name.remove_prefix(1);
+    } else {
+      text += name.substr(0, n);
+      name.remove_prefix(n);
+    }
+    ++shown;
+  }
+  return text + "'";
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t n = utf8_length(text);
+    if (n == 0) return false;
+    text.remove_prefix(n);
+  }
+  return true;
+}
+
+std::string place_of(const SemanticNode& node) {
+  const std::string op = in_quotes(node.op);
+  return fmt::format("node {} ({})", in_quotes(node.name), std::string_view(op).substr(1, op.size() - 2));
+}
+
+Result<void> check_semantic(const SemanticGraph& graph) {
+  if (graph.outputs.empty()) return bad_input("the graph has no outputs");
+  std::set<std::string> known;
+  for (const SemanticInput& input : graph.inputs) {
+    if (!known.insert(input.name).second) return bad_input(fmt::format("two inputs are named {}", in_quotes(input.name)));
+  }
+  for (const auto& [name, tensor] : graph.initializers) known.insert(name);
+  std::map<std::string, std::size_t> maker;
+  for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
+    for (const std::string& output : graph.nodes[k].outputs) {
+      if (output.empty()) continue;
+      if (known.contains(output)) {
+        return bad_input(fmt::format("output {} has the name of an input or initializer", in_quotes(output)),
+                         place_of(graph.nodes[k]));
+      }
+      const auto [place, fresh] = maker.try_emplace(output, k);
+      if (!fresh) {
+        return bad_input(fmt::format("{} is made twice, by {} and {}", in_quotes(output), in_quotes(graph.nodes[place->second].name),
+                                     in_quotes(graph.nodes[k].name)));
+      }
+    }
+  }
+  for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
+    const SemanticNode& node = graph.nodes[k];
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const std::string& input = node.inputs[i];
+      if (input.empty() || known.contains(input)) continue;
+      if (!maker.contains(input)) {
+        return bad_input(fmt::format("input {} {} is made by no node", i, in_quotes(input)), place_of(node));
+      }
+      if (const std::vector<std::string> cycle = find_cycle(graph, maker, k); !cycle.empty()) {
+        std::string names;
+        for (const std::string& name : cycle) names += (names.empty() ? "" : ", ") + in_quotes(name);
+        return bad_input(fmt::format("nodes feed each other in a cycle: {}", names));
+      }
+      return bad_input(fmt::format("input {} {} is read before {} makes it; sort the nodes", i, in_quotes(input),
+                                   in_quotes(graph.nodes[maker.at(input)].name)),
+                       place_of(node));
+    }
+    AICF_RETURN_IF_ERROR(check_node(node));
+    for (const std::string& output : node.outputs) known.insert(output);
+  }
+  for (const std::string& output : graph.outputs) {
+    if (!known.contains(output) || output.empty()) return bad_input(fmt::format("output {} is made by no node", in_quotes(output)));
+  }
+  return {};
+}
+
+}  // namespace aicf

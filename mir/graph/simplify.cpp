@@ -1,0 +1,197 @@
+#include "mir/graph/simplify.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace aicf {
+namespace {
+
+constexpr int max_rounds = 16;            ///< each round leaves fewer nodes or smaller bodies; more means a bug
+constexpr int max_cheap_operations = 64;  ///< of a body without loads that is worth computing at every use
+
+bool is_costly(Op op) {
+  switch (op) {
+    case Op::exp:
+    case Op::log:
+    case Op::sqrt:
+    case Op::erf:
+    case Op::tanh:
+    case Op::sin:
+    case Op::cos:
+    case Op::pow:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Whether users compute the body themselves: one load under a load-free index, or a cheap body that reads nothing.
+bool is_absorbed(const Node& node) {
+  if (node.kind != NodeKind::compute || node.reduce != ReduceOp::none) return false;
+  const std::vector<Expr> loads = loads_of(node.body);
+  if (!loads.empty()) return loads.size() == 1 && node.body.op() == Op::load;
+  int operations = 0;
+  bool costly = false;
+  for_each(node.body, [&](const Expr& e) {
+    ++operations;
+    costly = costly || is_costly(e.op());
+  });
+  return !costly && operations <= max_cheap_operations;
+}
+
+void merge_origin(std::vector<std::string>& into, const std::vector<std::string>& from) {
+  for (const std::string& origin : from) {
+    if (std::find(into.begin(), into.end(), origin) == into.end()) into.push_back(origin);
+  }
+}
+
+class Simplifier {
+ public:
+  explicit Simplifier(Graph& graph) : graph_(graph) {}
+
+  Result<int> run() {
+    for (int round = 0; round < max_rounds; ++round) {
+      const int before = changes_;
+      absorb_moves();
+      merge_equal_nodes();
+      const int live = live_nodes();
+      graph_.remove_unused();
+      changes_ += live - live_nodes();
+      if (changes_ == before) return changes_;
+    }
+    AICF_BUG(fmt::format("simplify_graph does not settle:\n{}", to_string(graph_)));
+  }
+
+ private:
+  int live_nodes() const {
+    int count = 0;
+    for (NodeId id = 0; id < graph_.size(); ++id) count += !graph_.node(id).dead;
+    return count;
+  }
+
+  /// Producers first: a chain of moves is one move by the time a user sees it.
+  void absorb_moves() {
+    for (const NodeId id : graph_.topological_order()) {
+      if (graph_.node(id).kind != NodeKind::compute) continue;
+      Node node = graph_.node(id);
+      for (auto* list : {&node.axes, &node.reduce_axes}) {
+        for (Axis& axis : *list) axis.extent = simplify(axis.extent);
+      }
+      std::vector<std::string> absorbed;
+      const auto substitute = [&](const Expr& e) -> Expr {
+        if (e.op() != Op::load) return {};
+        const Node& producer = graph_.node(e.name());
+        if (!is_absorbed(producer)) return {};
+        ExprMap index;
+        for (std::size_t d = 0; d < producer.axes.size(); ++d) index[producer.axes[d].name] = e.args()[d];
+        if (!graph_.is_output(producer.id)) merge_origin(absorbed, producer.origin);
+        return substitute_axes(producer.body, index);
+      };
+      node.body = simplify(rewrite(node.body, substitute), node.ranges());
+      merge_origin(node.origin, absorbed);
+      replace_if_changed(id, std::move(node));
+    }
+  }
+
+  void replace_if_changed(NodeId id, Node node) {
+    const Node& old = graph_.node(id);
+    bool same = old.body == node.body && old.origin == node.origin;
+    for (std::size_t i = 0; i < node.axes.size(); ++i) same = same && old.axes[i].extent == node.axes[i].extent;
+    for (std::size_t i = 0; i < node.reduce_axes.size(); ++i) {
+      same = same && old.reduce_axes[i].extent == node.reduce_axes[i].extent;
+    }
+    if (same) return;
+    graph_.replace(id, std::move(node));
+    ++changes_;
+  }
+
+  /// What two nodes must share to be one: everything but name, origin and the names of axes.
+  using Key = std::tuple<NodeKind, DType, ReduceOp, int, std::vector<Expr>, std::vector<Expr>, Expr>;
+
+  static Key key_of(const Node& node) {
+    ExprMap positional;
+    std::vector<Expr> extents[2];
+    int count = 0;
+    for (const auto* list : {&node.axes, &node.reduce_axes}) {
+      for (const Axis& axis : *list) {
+        // No model's name starts with a per cent sign, so these cannot meet a symbol.
+        positional[axis.name] = Expr::axis(fmt::format("%{}", count++));
+        extents[list == &node.reduce_axes].push_back(axis.extent);
+      }
+    }
+    return {node.kind,
+            node.type,
+            node.reduce,
+            node.constant,
+            extents[0],
+            extents[1],
+            node.body ? substitute_axes(node.body, positional) : Expr()};
+  }
+
+  void merge_equal_nodes() {
+    std::map<Key, NodeId> representatives;
+    for (const NodeId id : graph_.topological_order()) {
+      const Node& node = graph_.node(id);
+      if (node.kind == NodeKind::input) continue;
+      const auto [entry, is_new] = representatives.emplace(key_of(node), id);
+      if (is_new) continue;
+      const NodeId kept = entry->second;
+      const bool moved = redirect_users(node, graph_.node(kept).name);
+      if (graph_.is_output(id)) {
+        // An output keeps its node: a copy of the kept one, unless a copy is all it ever was.
+        if (is_absorbed(node) || node.kind != NodeKind::compute) continue;
+        Node copy = node;
+        std::vector<Expr> index;
+        for (const Axis& axis : copy.axes) index.push_back(Expr::axis(axis.name));
+        copy.body = Expr::load(graph_.node(kept).name, std::move(index), copy.type);
+        copy.reduce = ReduceOp::none;
+        copy.reduce_axes.clear();
+        graph_.replace(id, std::move(copy));
+        ++changes_;
+      } else {
+        if (graph_.node(kept).kind == NodeKind::compute) {
+          Node merged = graph_.node(kept);
+          merge_origin(merged.origin, node.origin);
+          graph_.replace(kept, std::move(merged));
+        }
+        graph_.remove(id);
+        changes_ += !moved;
+      }
+    }
+  }
+
+  /// Makes every user of `node` load `target` instead.
+  bool redirect_users(const Node& node, const std::string& target) {
+    bool moved = false;
+    for (const NodeId user : graph_.users(node.id)) {
+      Node changed = graph_.node(user);
+      changed.body = rewrite(changed.body, [&](const Expr& e) -> Expr {
+        if (e.op() != Op::load || e.name() != node.name) return {};
+        return Expr::load(target, {e.args().begin(), e.args().end()}, e.type());
+      });
+      graph_.replace(user, std::move(changed));
+      ++changes_;
+      moved = true;
+    }
+    return moved;
+  }
+
+  Graph& graph_;
+  int changes_ = 0;
+};
+
+}  // namespace
+
+Result<int> simplify_graph(Graph& graph) {
+  AICF_RETURN_IF_ERROR(verify(graph));
+  Simplifier simplifier(graph);
+  AICF_TRY(const int changes, simplifier.run());
+  AICF_RETURN_IF_ERROR(verify(graph));
+  return changes;
+}
+
+}  // namespace aicf

@@ -1,0 +1,37 @@
+#pragma once
+
+// What one launch of a ThreadProgram does, counted without running it: the facts that cost models weigh.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "mir/kernel/thread_program.h"
+
+namespace aicf {
+
+/// Counts per subgroup of an average work item, multiplied by trip counts (sampled over the first, middle and last work
+/// item). Keys:
+///   load.uniform|contiguous|strided.w1|w2|w4, store.….w…      global accesses by address pattern over the lanes
+///   shared_load.w…, shared_store.w…, shuffle.constant|xor|dynamic, barrier, iteration (of loops)
+///   op.add, op.mul, op.exp (exp, log, tanh, erf, pow, sin, cos), op.div (div, reciprocal, sqrt), op.select (compare,
+///   select, min, max, logic), op.integer
+///   bytes.read, bytes.written   distinct 32-byte sectors touched by a subgroup's accesses, in bytes
+///   static.load, static.store, static.shuffle, static.op, static.shared   statements as written (what a JIT compiles)
+struct StaticCounts {
+  std::map<std::string, double> counts;
+  double workgroups = 1;
+  int subgroups = 1;
+  int subgroup_size = 1;
+  int live = 0;             ///< largest number of scalars live at once
+  std::int64_t shared_bytes = 0;
+  double operator[](const std::string& key) const {
+    auto it = counts.find(key);
+    return it == counts.end() ? 0.0 : it->second;
+  }
+};
+
+/// `sizes` binds the program's symbols (or hints for them); unbound symbols count as 64.
+StaticCounts count(const ThreadProgram& program, const std::map<std::string, std::int64_t>& sizes);
+
+}  // namespace aicf

@@ -1,0 +1,356 @@
+#include "mir/kernel/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mir/kernel/lowering.h"
+
+namespace aicf {
+
+std::int64_t tile_extent(const Schedule& schedule, const std::string& axis) {
+  auto it = schedule.axes.find(axis);
+  return it == schedule.axes.end() ? 1 : it->second.tile();
+}
+
+namespace lowering {
+
+namespace {
+
+void flatten_product(const Expr& e, std::vector<Expr>& factors) {
+  if (e.op() == Op::mul) {
+    for (const Expr& a : e.args()) flatten_product(a, factors);
+  } else {
+    factors.push_back(e);
+  }
+}
+
+}  // namespace
+
+Lowering::Lowering(const StreamingRegion& region, const Schedule& schedule)
+    : region_(region), schedule_(schedule), ranges_(region.ranges()) {
+  kernel_.name = region.name;
+  kernel_.subgroup_size = schedule.subgroup_size;
+  kernel_.subgroups = schedule.subgroups;
+  kernel_.ranges = ranges_;
+  for (const TileDecl& t : region.tiles) decls_[t.name] = &t;
+  for (const Stream& s : region.streams) {
+    stream_axes_.insert(s.axis);
+    for (const TileDecl& t : s.tiles) decls_[t.name] = &t;
+  }
+}
+
+std::int64_t Lowering::tile(const std::string& axis) const { return tile_extent(schedule_, axis); }
+
+bool Lowering::padded(const std::string& axis) const {
+  const Expr& extent = region_.axis(axis).extent;
+  if (auto n = extent.as_int()) return *n % tile(axis) != 0;
+  return tile(axis) != 1;
+}
+
+bool Lowering::looped(const std::string& axis) const {
+  auto n = region_.axis(axis).extent.as_int();
+  return !n || *n > tile(axis);
+}
+
+Expr Lowering::inside(const std::vector<std::string>& axes) const {
+  Expr all;
+  for (const std::string& a : axes)
+    if (padded(a)) all = logical_and(all, less(Expr::axis(a), region_.axis(a).extent));
+  return all;
+}
+
+// Lane and subgroup positions: the last axis of the region gets the fastest digits, so that neighbouring lanes hold
+// neighbouring elements of the innermost axis.
+Result<void> Lowering::assign_positions() {
+  std::int64_t lane = 1, subgroup = 1;
+  for (auto axis = region_.axes.rbegin(); axis != region_.axes.rend(); ++axis) {
+    auto plan = schedule_.axes.find(axis->name);
+    if (plan == schedule_.axes.end()) continue;
+    std::int64_t stride = 1;
+    auto& factors = spread_[axis->name];
+    for (const AxisFactor& f : plan->second.factors) {
+      if (f.size == 1) continue;
+      Factor out{axis->name, f.level, f.size, stride, 1};
+      if (f.level != Level::reg && (f.size & (f.size - 1)) != 0)
+        return unsupported(fmt::format("lane and subgroup factors are powers of two, axis {} has {}", axis->name, f.size), region_.name);
+      if (f.level == Level::lane) out.position = lane, lane *= f.size;
+      if (f.level == Level::subgroup) out.position = subgroup, subgroup *= f.size;
+      stride *= f.size;
+      factors.push_back(out);
+    }
+  }
+  if (lane > schedule_.subgroup_size)
+    return unsupported(fmt::format("the schedule spreads {} lanes over a subgroup of {}", lane, schedule_.subgroup_size), region_.name);
+  if (subgroup != schedule_.subgroups)
+    return unsupported(fmt::format("the schedule spreads {} subgroups, the workgroup has {}", subgroup, schedule_.subgroups), region_.name);
+  lanes_used_ = lane;
+  return {};
+}
+
+std::vector<TileAxis> Lowering::tile_axes(const std::vector<std::string>& axes) const {
+  std::vector<TileAxis> out;
+  for (const std::string& a : axes) out.push_back({a, tile(a)});
+  return out;
+}
+
+Distribution Lowering::distribution(const std::vector<std::string>& axes) const {
+  Distribution d;
+  for (auto a = axes.rbegin(); a != axes.rend(); ++a)
+    if (auto it = spread_.find(*a); it != spread_.end()) d.factors.insert(d.factors.end(), it->second.begin(), it->second.end());
+  return d;
+}
+
+void Lowering::declare(const std::string& name, DType type, const std::vector<std::string>& axes) {
+  if (tile_axes_.contains(name)) {
+    AICF_CHECK(tile_axes_[name] == axes, "two tiles named " + name);
+    return;
+  }
+  tile_axes_[name] = axes;
+  kernel_.tiles.push_back({name, type, tile_axes(axes), Space::registers, distribution(axes), 0});
+}
+
+// Axes on which an expression's value varies inside a tile.
+std::set<std::string> Lowering::varying(const Expr& e) const {
+  std::set<std::string> out;
+  for_each(e, [&](const Expr& x) {
+    if (x.op() == Op::axis) out.insert(x.name());
+    if (x.op() == Op::value) {
+      auto it = tile_axes_.find(x.name());
+      AICF_CHECK(it != tile_axes_.end(), "value " + x.name() + " is used before it is made in " + region_.name);
+      out.insert(it->second.begin(), it->second.end());
+    }
+  });
+  std::erase_if(out, [&](const std::string& a) { return tile(a) == 1; });
+  return out;
+}
+
+// Computes parts that vary over fewer axes than their user once, at their own axes.
+Expr Lowering::hoist(KernelBody& body, const Expr& e, const std::set<std::string>& user_axes) {
+  if (op_arity(e.op()) == 0) return e;
+  std::set<std::string> own = varying(e);
+  bool leaf_like = e.op() == Op::cast || e.op() == Op::neg;
+  if (own.size() < user_axes.size() && !leaf_like && is_float(e.type()) && !e.is_constant() && !own.empty()) {
+    auto found = temps_.find(e);
+    if (found != temps_.end()) return found->second;
+    std::string name = fmt::format("t{}", temp_count_++);
+    std::vector<std::string> axes;
+    for (const Axis& a : region_.axes)
+      if (own.contains(a.name)) axes.push_back(a.name);
+    Expr inner = hoist_args(body, e, own);
+    declare(name, e.type(), axes);
+    KernelOp op;
+    op.kind = KernelOp::Kind::compute;
+    op.tile = name;
+    op.expr = inner;
+    body.push_back(op);
+    Expr value = Expr::value(name, e.type());
+    temps_[e] = value;
+    return value;
+  }
+  return hoist_args(body, e, user_axes);
+}
+
+Expr Lowering::hoist_args(KernelBody& body, const Expr& e, const std::set<std::string>& user_axes) {
+  if (op_arity(e.op()) == 0) return e;
+  std::vector<Expr> args;
+  for (const Expr& a : e.args()) args.push_back(hoist(body, a, user_axes));
+  return Expr::rebuild(e, std::move(args));
+}
+
+void Lowering::compute(KernelBody& body, const std::string& name, DType type, const std::vector<std::string>& axes,
+                       const Expr& e, const std::string& note) {
+  std::set<std::string> own(axes.begin(), axes.end());
+  std::erase_if(own, [&](const std::string& a) { return tile(a) == 1; });
+  Expr value = hoist(body, e, own);
+  declare(name, type, axes);
+  KernelOp op;
+  op.kind = KernelOp::Kind::compute;
+  op.tile = name;
+  op.expr = value;
+  op.note = note;
+  body.push_back(op);
+  forget_temps_of(name);
+}
+
+void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce_op, const std::vector<std::string>& axes,
+                      const std::vector<std::string>& over, const Expr& e, const std::string& note) {
+  std::set<std::string> all(axes.begin(), axes.end());
+  all.insert(over.begin(), over.end());
+  std::erase_if(all, [&](const std::string& a) { return tile(a) == 1; });
+  KernelOp op;
+  op.kind = KernelOp::Kind::reduce;
+  op.tile = name;
+  op.reduce = reduce_op;
+  op.expr = hoist_args(body, e, all);
+  op.over = over;
+  op.note = note;
+  body.push_back(op);
+  forget_temps_of(name);
+}
+
+void Lowering::forget_temps_of(const std::string& name) {
+  std::erase_if(temps_, [&](const auto& t) { return values_of(t.first).contains(name); });
+}
+
+// The body of a reduction over padded axes: neutral outside. A sum of products masks one computed factor at its own axes
+// instead of every product, because the other operands are filled with zeros there.
+Expr Lowering::guarded(KernelBody& body, const Expr& e, ReduceOp op, const std::vector<std::string>& over) {
+  Expr in = inside(over);
+  if (!in) return e;
+  std::set<std::string> guard_axes = axes_of(in);
+  if (op == ReduceOp::sum) {
+    std::vector<Expr> factors;
+    flatten_product(e, factors);
+    if (factors.size() > 1) {
+      std::size_t best = factors.size();
+      std::size_t best_axes = 0;
+      bool others_zero_filled = true;
+      for (std::size_t i = 0; i < factors.size(); ++i) {
+        std::set<std::string> v = varying(factors[i]);
+        bool has = std::ranges::includes(v, guard_axes);
+        bool is_tile = factors[i].op() == Op::value && decls_.contains(factors[i].name());
+        if (has && !is_tile && (best == factors.size() || v.size() < best_axes)) best = i, best_axes = v.size();
+        if (!is_tile && !has) continue;
+      }
+      for (std::size_t i = 0; i < factors.size(); ++i) {
+        if (i == best) continue;
+        for (const std::string& v : values_of(factors[i])) {
+          auto d = decls_.find(v);
+          bool carries = std::ranges::any_of(tile_axes_.at(v), [&](const std::string& a) { return guard_axes.contains(a); });
+          if (carries && (factors[i].op() != Op::value || d == decls_.end() || (d->second->fill && !d->second->fill.is_constant(0)))) others_zero_filled = false;
+        }
+      }
+      if (best < factors.size() && others_zero_filled) {
+        std::set<std::string> own = varying(factors[best]);
+        Expr masked = Expr::select(in, factors[best], Expr::constant(factors[best].type(), 0));
+        std::string name = fmt::format("t{}", temp_count_++);
+        std::vector<std::string> axes;
+        for (const Axis& a : region_.axes)
+          if (own.contains(a.name)) axes.push_back(a.name);
+        compute(body, name, factors[best].type(), axes, masked, "outside the axis: neutral");
+        factors[best] = Expr::value(name, factors[best].type());
+        Expr product = factors[0];
+        for (std::size_t i = 1; i < factors.size(); ++i) product = product * factors[i];
+        return product;
+      }
+      // Every factor is a tile that is zero outside: the product is zero already.
+      bool all_tiles = std::ranges::all_of(factors, [&](const Expr& f) {
+        return f.op() == Op::value && decls_.contains(f.name()) && (!decls_.at(f.name())->fill || decls_.at(f.name())->fill.is_constant(0));
+      });
+      if (all_tiles && std::ranges::count_if(factors, [&](const Expr& f) { return std::ranges::includes(varying(f), guard_axes); }) == static_cast<long>(factors.size()))
+        return e;
+    }
+  }
+  return Expr::select(in, e, neutral(op, e.type()));
+}
+
+// ---- loads -------------------------------------------------------------------------------------------------------
+
+const KernelBuffer& Lowering::use_buffer(const std::string& name, DType type, const std::vector<Expr>& shape, bool written) {
+  for (KernelBuffer& b : kernel_.buffers)
+    if (b.name == name) {
+      b.written |= written;
+      return b;
+    }
+  kernel_.buffers.push_back({name, type, shape, written});
+  return kernel_.buffers.back();
+}
+
+// The tile axis along which consecutive coordinates are consecutive elements of the tensor; empty when there is none.
+std::string Lowering::contiguous_axis(const TileDecl& t) const {
+  if (t.index.empty()) return {};
+  std::set<std::string> axes(t.axes.begin(), t.axes.end());
+  auto last = as_affine(simplify(t.index.back(), ranges_), axes);
+  if (!last) return {};
+  for (const auto& [name, coefficient] : last->coefficients)
+    if (coefficient.is_constant(1) && std::ranges::none_of(std::span(t.index).first(t.index.size() - 1), [&](const Expr& e) { return depends_on_axis(e, name); }))
+      return name;
+  return {};
+}
+
+// A distribution that spreads a tile over all threads (workgroup staging) or over the lanes of each subgroup (broadcast
+// delivery): vector elements of the contiguous axis first, then lanes along it, then the other axes.
+Distribution Lowering::cooperative(const TileDecl& t, int width, bool across_subgroups) const {
+  std::vector<std::string> order(t.axes.rbegin(), t.axes.rend());
+  std::string first = contiguous_axis(t);
+  std::ranges::stable_partition(order, [&](const std::string& a) { return a == first; });
+  std::int64_t lanes = schedule_.subgroup_size, subgroups = across_subgroups ? schedule_.subgroups : 1;
+  std::int64_t lane_position = 1, subgroup_position = 1;
+  Distribution d;
+  std::map<std::string, std::int64_t> stride, rest;
+  for (const std::string& a : order) stride[a] = 1, rest[a] = tile(a);
+  if (!order.empty() && order[0] == first && width > 1 && rest[first] % width == 0) {
+    d.factors.push_back({first, Level::reg, width, 1, 1});
+    stride[first] = width, rest[first] /= width;
+  }
+  auto take = [&](const std::string& a, Level level, std::int64_t& available, std::int64_t& position) {
+    std::int64_t size = 1;
+    while (size * 2 <= available && rest[a] % (size * 2) == 0) size *= 2;
+    if (size == 1) return;
+    d.factors.push_back({a, level, size, stride[a], position});
+    stride[a] *= size, rest[a] /= size, available /= size, position *= size;
+  };
+  for (const std::string& a : order) take(a, Level::lane, lanes, lane_position);
+  for (const std::string& a : order) take(a, Level::subgroup, subgroups, subgroup_position);
+  for (const std::string& a : order)
+    if (rest[a] > 1) d.factors.push_back({a, Level::reg, rest[a], stride[a], 1});
+  return d;
+}
+
+void Lowering::load(KernelBody& body, const TileDecl& t) {
+  TilePlan plan;
+  if (auto it = schedule_.tiles.find(t.name); it != schedule_.tiles.end()) plan = it->second;
+  use_buffer(t.tensor, t.type, t.shape, false);
+  KernelOp op;
+  op.kind = KernelOp::Kind::load;
+  op.buffer = t.tensor;
+  op.index = t.index;
+  op.predicate = logical_and(inside(t.axes), t.guard);
+  op.fill = t.fill ? t.fill : Expr::constant(t.type, 0);
+  op.vector_width = plan.vector_width;
+  auto make = [&](const std::string& name, Space space, const Distribution& d, std::int64_t padding) {
+    if (std::ranges::any_of(kernel_.tiles, [&](const KernelTile& k) { return k.name == name; })) return;
+    kernel_.tiles.push_back({name, t.type, tile_axes(t.axes), space, d, padding});
+  };
+  tile_axes_[t.name] = t.axes;
+  switch (plan.delivery) {
+    case Delivery::registers:
+      make(t.name, Space::registers, distribution(t.axes), 0);
+      op.tile = t.name;
+      body.push_back(op);
+      break;
+    case Delivery::lane_broadcast:
+      make(t.name, Space::registers, cooperative(t, plan.vector_width, false), 0);
+      op.tile = t.name;
+      body.push_back(op);
+      break;
+    case Delivery::workgroup: {
+      make(t.name + "_stage", Space::registers, cooperative(t, plan.vector_width, true), 0);
+      make(t.name, Space::workgroup, {}, plan.row_padding);
+      op.tile = t.name + "_stage";
+      body.push_back(op);
+      KernelOp barrier;
+      barrier.kind = KernelOp::Kind::barrier;
+      KernelOp write;
+      write.kind = KernelOp::Kind::to_workgroup;
+      write.tile = t.name;
+      write.source = t.name + "_stage";
+      body.push_back(barrier);
+      body.push_back(write);
+      body.push_back(barrier);
+      break;
+    }
+  }
+  forget_temps_of(t.name);
+}
+
+}  // namespace lowering
+
+Result<LoweredRegion> lower(const ScheduledRegion& scheduled) {
+  lowering::Lowering l(scheduled.region, scheduled.schedule);
+  return l.run();
+}
+
+}  // namespace aicf

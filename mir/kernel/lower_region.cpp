@@ -1,0 +1,442 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mir/kernel/lowering.h"
+#include "mir/support/contains.h"
+
+namespace aicf::lowering {
+
+// ---- statements --------------------------------------------------------------------------------------------------
+
+Expr Lowering::with_inlined(const Expr& e) const {
+  return inlined_.empty() ? e : substitute_values(e, inlined_);
+}
+
+void Lowering::ensure_loaded(KernelBody& body, const Expr& e) {
+  for (const std::string& v : values_of(e)) {
+    auto d = decls_.find(v);
+    if (d == decls_.end() || loaded_.contains(v)) continue;
+    load(body, *d->second);
+    loaded_.insert(v);
+  }
+}
+
+// target op= e reduced over `over`: loops over the axes that one tile does not cover, loads what varies there inside them.
+void Lowering::accumulate(KernelBody& body, const std::string& target, ReduceOp op, const std::vector<std::string>& axes,
+                          std::vector<std::string> over, const Expr& e, const std::string& note) {
+  auto inner = std::ranges::find_if(over, [&](const std::string& a) { return looped(a) && !kernel_open_loops_.contains(a); });
+  if (inner == over.end()) {
+    ensure_loaded(body, e);
+    reduce(body, target, op, axes, over, guarded(body, e, op, over), note);
+    return;
+  }
+  const std::string axis = *inner;
+  KernelOp loop;
+  loop.kind = KernelOp::Kind::loop;
+  loop.variable = axis + "_tile";
+  loop.begin = 0;
+  loop.end = region_.axis(axis).extent;
+  loop.step = tile(axis);
+  loop.bases[axis] = Expr::symbol(loop.variable);
+  std::set<std::string> before = loaded_;
+  auto temps = temps_;
+  kernel_open_loops_.insert(axis);
+  accumulate(loop.body, target, op, axes, over, e, note);
+  kernel_open_loops_.erase(axis);
+  temps_ = temps;
+  loaded_ = before;
+  body.push_back(std::move(loop));
+}
+
+void Lowering::cross(KernelBody& body, const std::vector<std::string>& axes, const std::vector<std::string>& states,
+                     const std::vector<MergeRule>& merge) {
+  KernelOp op;
+  op.kind = KernelOp::Kind::cross;
+  op.states = states;
+  op.merge = merge;
+  op.note = "merge partial states";
+  for (const std::string& axis : axes)
+    if (auto it = spread_.find(axis); it != spread_.end())
+      for (const Factor& f : it->second)
+        if (f.level != Level::reg)
+          for (std::int64_t bit = 1; bit < f.size; bit *= 2)
+            (f.level == Level::lane ? op.lane_masks : op.subgroup_masks).push_back(bit * f.position);
+  if (op.lane_masks.empty() && op.subgroup_masks.empty()) return;
+  body.push_back(std::move(op));
+  for (const std::string& s : states) forget_temps_of(s);
+}
+
+void Lowering::store(KernelBody& body, const StepStatement& s) {
+  Expr e = with_inlined(s.body);
+  ensure_loaded(body, e);
+  std::string tile_name;
+  if (e.op() == Op::value && tile_axes_.contains(e.name()) && tile_axes_[e.name()] == s.axes && !decls_.contains(e.name())) {
+    tile_name = e.name();
+  } else {
+    tile_name = s.name + "_tile";
+    compute(body, tile_name, s.type, s.axes, e);
+  }
+  use_buffer(s.name, s.type, s.shape, true);
+  KernelOp op;
+  op.kind = KernelOp::Kind::store;
+  op.buffer = s.name;
+  op.tile = tile_name;
+  op.index = s.index;
+  op.expr = Expr::value(tile_name, s.type);
+  op.predicate = inside(s.axes);
+  op.vector_width = schedule_.store_width;
+  body.push_back(std::move(op));
+}
+
+Result<void> Lowering::update(KernelBody& body, const StepStatement& s, const Stream& stream) {
+  const Expr e = with_inlined(s.body);
+  std::vector<std::string> over = s.over;
+  over.push_back(stream.axis);
+  bool is_reference = std::ranges::any_of(stream.repairs, [&](const RepairGroup& g) { return contains(g.references, s.name); });
+  if (s.reduce == ReduceOp::first) return {};  // set once, before the loop
+  if (!is_reference) {
+    accumulate(body, s.name, s.reduce, s.axes, over, e, s.over.empty() ? "update" : "accumulate");
+    return {};
+  }
+  const std::string next = s.name + "_next";
+  compute(body, next, s.type, s.axes, Expr::value(s.name, s.type));
+  accumulate(body, next, s.reduce, s.axes, over, e, "update");
+  for (const RepairGroup& g : stream.repairs) {
+    if (!contains(g.references, s.name)) continue;
+    ExprMap primes;
+    for (const std::string& r : g.references) {
+      const std::string prime = r + "'";
+      primes[prime] = Expr::value(r == s.name ? next : r, s.type);
+    }
+    // All members move at once: every new value reads the old ones.
+    std::vector<std::string> repaired;
+    for (std::size_t i = 0; i < g.states.size(); ++i) {
+      const StateDecl& state = *std::ranges::find_if(stream.states, [&](const StateDecl& d) { return d.name == g.states[i]; });
+      Expr value = simplify(substitute_values(g.repair[i], primes), ranges_);
+      if (value == Expr::value(state.name, state.type)) {
+        repaired.push_back({});
+        continue;
+      }
+      bool alone = true;  // no other member reads this one: assign in place
+      for (std::size_t j = 0; j < g.states.size(); ++j)
+        if (j != i && depends_on_value(g.repair[j], state.name)) alone = false;
+      if (alone) {
+        compute(body, state.name, state.type, state.axes, value, "repair");
+        repaired.push_back({});
+      } else {
+        compute(body, state.name + "_repaired", state.type, state.axes, value, "repair");
+        repaired.push_back(state.name + "_repaired");
+      }
+    }
+    for (std::size_t i = 0; i < g.states.size(); ++i) {
+      if (repaired[i].empty()) continue;
+      const StateDecl& state = *std::ranges::find_if(stream.states, [&](const StateDecl& d) { return d.name == g.states[i]; });
+      compute(body, state.name, state.type, state.axes, Expr::value(repaired[i], state.type));
+    }
+  }
+  compute(body, s.name, s.type, s.axes, Expr::value(next, s.type));
+  return {};
+}
+
+Result<void> Lowering::statement(KernelBody& body, const StepStatement& s, const Stream* stream) {
+  switch (s.kind) {
+    case StepStatement::Kind::nested:
+      return unsupported("a stream nested in a step has no lowering yet; inner reductions take its place", region_.name);
+    case StepStatement::Kind::store:
+      store(body, s);
+      return {};
+    case StepStatement::Kind::update:
+      AICF_CHECK(stream, "an update outside a stream in " + region_.name);
+      return update(body, s, *stream);
+    case StepStatement::Kind::local:
+      break;
+  }
+  Expr e = with_inlined(s.body);
+  bool whole = std::ranges::all_of(s.axes, [&](const std::string& a) {
+    return !looped(a) || contains(region_.parallel, a) || (stream && stream->axis == a);
+  });
+  if (s.over.empty()) {
+    if (!whole) {
+      inlined_[s.name] = e;
+      return {};
+    }
+    ensure_loaded(body, e);
+    compute(body, s.name, s.type, s.axes, e, s.name);
+    return {};
+  }
+  if (!whole) return unsupported(fmt::format("the inner reduction '{}' needs its axes held whole", s.name), region_.name);
+  compute(body, s.name, s.type, s.axes, neutral(s.reduce, s.type));
+  accumulate(body, s.name, s.reduce, s.axes, s.over, e, s.name);
+  MergeRule rule{s.name, combine(s.reduce, Expr::value("a." + s.name, s.type), Expr::value("b." + s.name, s.type))};
+  cross(body, s.over, {s.name}, {rule});
+  return {};
+}
+
+Result<void> Lowering::statements(KernelBody& body, const std::vector<StepStatement>& list, const Stream* stream) {
+  for (const StepStatement& s : list) AICF_RETURN_IF_ERROR(statement(body, s, stream));
+  return {};
+}
+
+// ---- streams -----------------------------------------------------------------------------------------------------
+
+namespace {
+
+// `condition` as a disjunction.
+void disjuncts(const Expr& condition, std::vector<Expr>& out) {
+  if (!condition) return;
+  if (condition.op() == Op::or_) {
+    disjuncts(condition.args()[0], out);
+    disjuncts(condition.args()[1], out);
+  } else {
+    out.push_back(condition);
+  }
+}
+
+}  // namespace
+
+// Trip bounds from the skip condition: `skip` true for all n > A(parallel) ends the stream at max A + 1 over the block;
+// true for all n < B starts it at the tile that holds min B. Other forms are computed and masked.
+std::pair<Expr, Expr> Lowering::bounds(const Stream& s) const {
+  const Expr extent = region_.axis(s.axis).extent;
+  Expr begin = 0, end = extent;
+  std::vector<Expr> parts;
+  disjuncts(s.skip, parts);
+  for (const Expr& p : parts) {
+    if (p.op() != Op::lt && p.op() != Op::le) continue;
+    std::set<std::string> axes(region_.parallel.begin(), region_.parallel.end());
+    axes.insert(s.axis);
+    auto d = as_affine(simplify(p.args()[1] - p.args()[0], ranges_), axes);  // skip where 0 < d (or 0 <= d)
+    if (!d) continue;
+    auto n = d->coefficients.find(s.axis);
+    if (n == d->coefficients.end() || !(n->second.is_constant(1) || n->second.is_constant(-1))) continue;
+    bool upward = n->second.is_constant(1);  // skip where n > A:  d = n - A
+    // A over the block: the corner where it is largest (upward) or smallest (downward).
+    Expr a = upward ? Expr(0) - d->offset : d->offset;
+    bool affine = true;
+    for (const auto& [axis, c] : d->coefficients) {
+      if (axis == s.axis) continue;
+      auto k = c.as_int();
+      if (!k) {
+        affine = false;
+        break;
+      }
+      std::int64_t slope = upward ? -*k : *k;
+      bool last = upward ? slope > 0 : slope < 0;
+      Expr corner = Expr::axis(axis) + Expr(last ? tile(axis) - 1 : 0);
+      a = a + Expr(slope) * corner;
+    }
+    if (!affine) continue;
+    bool strict = p.op() == Op::lt;
+    if (upward) {
+      Expr limit = strict ? a + Expr(1) : a;  // first n that is skipped for every coordinate
+      end = Expr::binary(Op::min, end, Expr::binary(Op::max, limit, Expr(0)));
+    } else {
+      Expr first = strict ? a : a + Expr(1);  // first n that some coordinate keeps
+      begin = Expr::binary(Op::max, begin, floordiv(Expr::binary(Op::max, first, Expr(0)), Expr(tile(s.axis))) * Expr(tile(s.axis)));
+    }
+  }
+  return {simplify(begin, ranges_), simplify(end, ranges_)};
+}
+
+// A pivot state is the body at the stream's first coordinate: loaded once, the same in every lane.
+Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const Expr& begin) {
+  for (const StateDecl& state : s.states) {
+    if (state.reduce != ReduceOp::first) {
+      compute(body, state.name, state.type, state.axes, state.init);
+      continue;
+    }
+    auto u = std::ranges::find_if(s.step, [&](const StepStatement& x) { return x.kind == StepStatement::Kind::update && x.name == state.name; });
+    AICF_CHECK(u != s.step.end(), "a pivot without update in " + region_.name);
+    Expr e = with_inlined(u->body);
+    ExprMap locals;  // locals of the step that the pivot reads, elementwise ones only
+    for (const StepStatement& x : s.step) {
+      if (x.kind != StepStatement::Kind::local) continue;
+      if (x.over.empty()) locals[x.name] = substitute_values(x.body, locals);
+    }
+    e = substitute_values(e, locals);
+    ExprMap at_first{{s.axis, begin}};
+    for (const std::string& a : u->over) at_first[a] = 0;
+    ExprMap renamed;
+    for (const std::string& v : values_of(e)) {
+      auto d = decls_.find(v);
+      if (d == decls_.end()) {
+        if (!tile_axes_.contains(v)) return unsupported(fmt::format("the pivot '{}' depends on '{}', which is not a load", state.name, v), region_.name);
+        continue;
+      }
+      TileDecl first = *d->second;
+      first.name = v + "_first";
+      std::erase_if(first.axes, [&](const std::string& a) { return at_first.contains(a); });
+      for (Expr& i : first.index) i = substitute_axes(i, at_first);
+      Expr live = less(begin, region_.axis(s.axis).extent);
+      for (const std::string& a : u->over) live = logical_and(live, less(Expr(0), region_.axis(a).extent));
+      first.guard = simplify(logical_and(first.guard ? substitute_axes(first.guard, at_first) : Expr(), live), ranges_);
+      if (first.guard.is_constant(1)) first.guard = Expr();
+      first_tiles_.push_back(first);
+      load(body, first_tiles_.back());
+      renamed[v] = Expr::value(first.name, first.type);
+    }
+    compute(body, state.name, state.type, state.axes, substitute_values(substitute_axes(e, at_first), renamed), "pivot");
+  }
+  return {};
+}
+
+Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end) {
+  AICF_RETURN_IF_ERROR(initial_states(body, s, begin));
+  for (const TileDecl& t : s.tiles) {
+    bool inner_loop = std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
+    if (t.lifecycle == Lifecycle::stream && !inner_loop) {
+      load(body, t);
+      loaded_.insert(t.name);
+    }
+  }
+  KernelOp loop;
+  loop.kind = KernelOp::Kind::loop;
+  loop.variable = s.axis + "_tile";
+  loop.begin = begin;
+  loop.end = end;
+  loop.step = tile(s.axis);
+  loop.bases[s.axis] = Expr::symbol(loop.variable);
+  std::set<std::string> before = loaded_;
+  temps_.clear();
+  kernel_open_loops_.insert(s.axis);
+  AICF_RETURN_IF_ERROR(statements(loop.body, s.step, &s));
+  kernel_open_loops_.erase(s.axis);
+  temps_.clear();
+  loaded_ = before;
+  body.push_back(std::move(loop));
+  std::vector<std::string> states;
+  for (const StateDecl& d : s.states) states.push_back(d.name);
+  if (!states.empty()) cross(body, {s.axis}, states, s.merge);
+  return {};
+}
+
+// ---- grid --------------------------------------------------------------------------------------------------------
+
+// Splits a linear id over the blocks of the parallel axes, the last one fastest; returns the number of work items.
+Expr Lowering::grid_bases(Expr id) {
+  Expr count = 1;
+  for (auto axis = region_.parallel.rbegin(); axis != region_.parallel.rend(); ++axis) {
+    Expr blocks = simplify(ceildiv(region_.axis(*axis).extent, Expr(tile(*axis))), ranges_);
+    bool outermost = std::next(axis) == region_.parallel.rend();
+    Expr digit = outermost ? floordiv(id, count) : mod(floordiv(id, count), blocks);
+    kernel_.bases[*axis] = simplify(digit * Expr(tile(*axis)), ranges_);
+    count = simplify(count * blocks, ranges_);
+  }
+  return count;
+}
+
+// Region tiles that streams use are loaded once, before them; others at first use.
+void Lowering::preload(KernelBody& body) {
+  std::set<std::string> used;
+  for (const Stream& s : region_.streams)
+    for (const StepStatement& x : s.step)
+      if (x.body) used.merge(values_of(x.body));
+  for (const TileDecl& t : region_.tiles) {
+    bool inner_loop = std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
+    if (used.contains(t.name) && !inner_loop) {
+      load(body, t);
+      loaded_.insert(t.name);
+    }
+  }
+}
+
+Result<LoweredRegion> Lowering::run() {
+  AICF_RETURN_IF_ERROR(assign_positions());
+  if (schedule_.split > 1) return run_split();
+  KernelBody& body = kernel_.body;
+  kernel_.workgroups = grid_bases(Expr::symbol("workgroup"));
+  preload(body);
+  AICF_RETURN_IF_ERROR(statements(body, region_.prologue, nullptr));
+  for (const Stream& s : region_.streams) {
+    auto [begin, end] = bounds(s);
+    AICF_RETURN_IF_ERROR(stream(body, s, begin, end));
+    AICF_RETURN_IF_ERROR(statements(body, s.finish, nullptr));
+  }
+  AICF_RETURN_IF_ERROR(statements(body, region_.epilogue, nullptr));
+  return LoweredRegion{{std::move(kernel_)}, {}};
+}
+
+// Split stream: kernel one runs a part [k0, k1) of the stream per work item and writes its states; kernel two merges the
+// parts in order and finishes.
+Result<LoweredRegion> Lowering::run_split() {
+  if (region_.streams.size() != 1) return unsupported("only a region of one stream can be split", region_.name);
+  const Stream& s = region_.streams[0];
+  const std::int64_t parts = schedule_.split;
+  LoweredRegion out;
+  // Partial states.
+  Expr id = Expr::symbol("workgroup");
+  Expr items = grid_bases(floordiv(id, Expr(parts)));
+  Expr part = mod(id, Expr(parts));
+  kernel_.workgroups = simplify(items * Expr(parts), ranges_);
+  kernel_.name = region_.name + "_parts";
+  auto [begin, end] = bounds(s);
+  Expr tiles_per_part = ceildiv(ceildiv(region_.axis(s.axis).extent, Expr(tile(s.axis))), Expr(parts));
+  Expr chunk = simplify(tiles_per_part * Expr(tile(s.axis)), ranges_);
+  Expr part_begin = Expr::binary(Op::max, begin, part * chunk);
+  Expr part_end = Expr::binary(Op::min, end, (part + Expr(1)) * chunk);
+  preload(kernel_.body);
+  AICF_RETURN_IF_ERROR(statements(kernel_.body, region_.prologue, nullptr));
+  AICF_RETURN_IF_ERROR(stream(kernel_.body, s, simplify(part_begin, ranges_), simplify(part_end, ranges_)));
+  std::vector<TileDecl> reads;
+  for (const StateDecl& d : s.states) {
+    const std::string buffer = region_.name + "_" + d.name;
+    std::vector<std::string> axes = region_.parallel;  // one block of states per work item
+    for (const std::string& a : d.axes)
+      if (!contains(axes, a)) axes.push_back(a);
+    std::vector<Expr> shape{Expr(parts)}, index{part};
+    for (const std::string& a : axes) {
+      shape.push_back(region_.axis(a).extent);
+      index.push_back(Expr::axis(a));
+    }
+    out.scratch.push_back({buffer, d.type, shape});
+    StepStatement write;
+    write.kind = StepStatement::Kind::store;
+    write.name = buffer;
+    write.type = d.type;
+    write.axes = d.axes;
+    write.body = Expr::value(d.name, d.type);
+    write.index = index;
+    write.shape = shape;
+    store(kernel_.body, write);
+    TileDecl read{d.name + "_part", d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step, Residency::subgroup_register};
+    read.index[0] = Expr::symbol("part");
+    reads.push_back(read);
+  }
+  out.kernels.push_back(std::move(kernel_));
+  // Merge and finish.
+  Lowering merge(region_, schedule_);
+  AICF_RETURN_IF_ERROR(merge.assign_positions());
+  merge.kernel_.name = region_.name + "_merge";
+  merge.kernel_.workgroups = merge.grid_bases(id);
+  KernelBody& body = merge.kernel_.body;
+  for (const StateDecl& d : s.states)
+    merge.compute(body, d.name, d.type, d.axes, d.init ? d.init : Expr::constant(d.type, 0));
+  KernelOp loop;
+  loop.kind = KernelOp::Kind::loop;
+  loop.variable = "part";
+  loop.begin = 0;
+  loop.end = parts;
+  loop.step = 1;
+  ExprMap sides;
+  for (std::size_t i = 0; i < s.states.size(); ++i) {
+    merge.load(loop.body, reads[i]);
+    sides["a." + s.states[i].name] = Expr::value(s.states[i].name, s.states[i].type);
+    sides["b." + s.states[i].name] = Expr::value(reads[i].name, reads[i].type);
+  }
+  for (const MergeRule& m : s.merge) {
+    const StateDecl& d = *std::ranges::find_if(s.states, [&](const StateDecl& x) { return x.name == m.state; });
+    merge.compute(loop.body, d.name + "_merged", d.type, d.axes, substitute_values(m.value, sides));
+  }
+  for (const MergeRule& m : s.merge) {
+    const StateDecl& d = *std::ranges::find_if(s.states, [&](const StateDecl& x) { return x.name == m.state; });
+    merge.compute(loop.body, d.name, d.type, d.axes, Expr::value(d.name + "_merged", d.type));
+  }
+  body.push_back(std::move(loop));
+  AICF_RETURN_IF_ERROR(merge.statements(body, s.finish, nullptr));
+  AICF_RETURN_IF_ERROR(merge.statements(body, region_.epilogue, nullptr));
+  out.kernels.push_back(std::move(merge.kernel_));
+  return out;
+}
+
+}  // namespace aicf::lowering

@@ -1,0 +1,433 @@
+#include "mir/kernel/search.h"
+#include "mir/support/contains.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace aicf {
+
+std::string summary(const Schedule& schedule) {
+  std::string out;
+  for (const auto& [axis, plan] : schedule.axes) {
+    if (plan.tile() == 1) continue;
+    out += fmt::format("{}{} {} (", out.empty() ? "" : ", ", axis, plan.tile());
+    bool first = true;
+    for (const AxisFactor& f : plan.factors) {
+      if (f.size == 1) continue;
+      out += fmt::format("{}{} {}", first ? "" : ", ", name(f.level), f.size);
+      first = false;
+    }
+    out += ")";
+  }
+  for (const auto& [tile, plan] : schedule.tiles)
+    if (plan.delivery != Delivery::registers) out += fmt::format(", {} by {}", tile, name(plan.delivery));
+  if (schedule.split > 1) out += fmt::format(", split {}", schedule.split);
+  return out.empty() ? "one element a thread" : out;
+}
+
+Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, const std::vector<Schedule>& candidates,
+                                              const std::function<PredictedCost(std::span<const StaticCounts>)>& cost,
+                                              const std::map<std::string, std::int64_t>& sizes, std::size_t keep) {
+  std::vector<EvaluatedSchedule> out;
+  std::vector<std::string> failures;
+  for (const Schedule& s : candidates) {
+    EvaluatedSchedule e{{region, s}, {}, {}, {}};
+    auto lowered = lower(e.scheduled);
+    if (!lowered) {
+      failures.push_back(lowered.error().message);
+      continue;
+    }
+    e.lowered = std::move(*lowered);
+    bool ok = true;
+    for (const Kernel& k : e.lowered.kernels) {
+      auto program = expand(k);
+      if (!program) {
+        failures.push_back(program.error().message);
+        ok = false;
+        break;
+      }
+      e.counts.push_back(count(*program, sizes));
+      e.programs.push_back(std::move(*program));
+    }
+    if (!ok) continue;
+    e.scheduled.schedule.predicted = cost(e.counts);
+    out.push_back(std::move(e));
+    // Memory is bounded: candidates far behind are dropped as the search goes.
+    std::ranges::stable_sort(out, {}, [](const EvaluatedSchedule& x) { return x.scheduled.schedule.predicted.total; });
+    if (out.size() > std::max<std::size_t>(keep, 2)) out.resize(std::max<std::size_t>(keep, 2));
+  }
+  if (out.empty()) {
+    std::ranges::sort(failures);
+    failures.erase(std::unique(failures.begin(), failures.end()), failures.end());
+    if (failures.size() > 4) failures.resize(4);
+    return unsupported(fmt::format("no schedule fits: {}", fmt::join(failures, "; ")), region.name);
+  }
+  if (out.size() > 1) {
+    const Schedule &best = out[0].scheduled.schedule, &next = out[1].scheduled.schedule;
+    double loss = best.predicted.total > 0 ? 100.0 * (next.predicted.total / best.predicted.total - 1) : 0;
+    out[0].scheduled.schedule.runner_up = fmt::format("{}: {:.0f} % slower by the model, limited by {}", summary(next), loss, next.predicted.limit);
+  }
+  if (out.size() > keep) out.resize(keep);
+  return out;
+}
+
+// ---- enumeration -------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::int64_t size_of(const Expr& extent, const std::map<std::string, std::int64_t>& sizes) {
+  std::map<std::string, std::int64_t> bindings = sizes;
+  for (const std::string& s : symbols_of(extent)) bindings.try_emplace(s, 64);
+  auto v = evaluate_int(extent, bindings);
+  return v ? *v : 64;
+}
+
+std::int64_t next_power(std::int64_t n) {
+  std::int64_t p = 1;
+  while (p < n) p *= 2;
+  return p;
+}
+
+class Enumerator {
+ public:
+  Enumerator(const StreamingRegion& region, const ScheduleSpace& space, const std::map<std::string, std::int64_t>& sizes)
+      : region_(region), space_(space), sizes_(sizes) {
+    for (const Axis& a : region.axes) extent_[a.name] = std::max<std::int64_t>(1, size_of(a.extent, sizes));
+    for (const Stream& s : region.streams) stream_ = s.axis;
+    for (const TileDecl& t : region.tiles) tiles_.push_back(&t);
+    for (const Stream& s : region.streams)
+      for (const TileDecl& t : s.tiles) tiles_.push_back(&t);
+    for (const Axis& a : region.axes) {
+      bool parallel = contains(region.parallel, a.name);
+      if (!parallel && a.name != stream_) held_.push_back(a.name);
+    }
+  }
+
+  std::vector<Schedule> run(const std::map<std::string, std::string>& forced);
+
+ private:
+  void consider(const Schedule& s);
+  void with_lanes(const std::string& lane_axis);
+  bool vectorizable(const TileDecl& t, const std::string& axis) const;
+  void plan_tiles(Schedule& s, Delivery delivery) const;
+  double registers(const Schedule& s) const;
+  double estimate(const Schedule& s) const;
+  std::int64_t staged_bytes(const Schedule& s) const;
+  bool every_tile_has(const std::string& axis) const {
+    return std::ranges::all_of(tiles_, [&](const TileDecl* t) { return contains(t->axes, axis); });
+  }
+
+  const StreamingRegion& region_;
+  const ScheduleSpace& space_;
+  const std::map<std::string, std::int64_t>& sizes_;
+  std::map<std::string, std::int64_t> extent_;
+  std::string stream_;
+  std::vector<const TileDecl*> tiles_;
+  std::vector<std::string> held_;
+  std::vector<std::pair<double, Schedule>> found_;
+  std::map<std::string, std::string> forced_;
+};
+
+// Consecutive coordinates of `axis` are consecutive elements, and rows start on multiples.
+bool Enumerator::vectorizable(const TileDecl& t, const std::string& axis) const {
+  if (t.index.empty() || !contains(t.axes, axis)) return false;
+  auto last = as_affine(t.index.back(), {axis});
+  if (!last || !last->coefficients.contains(axis) || !last->coefficients.at(axis).is_constant(1)) return false;
+  for (std::size_t i = 0; i + 1 < t.index.size(); ++i)
+    if (depends_on_axis(t.index[i], axis)) return false;
+  return true;
+}
+
+void Enumerator::plan_tiles(Schedule& s, Delivery delivery) const {
+  std::string lane_axis;
+  for (const auto& [axis, plan] : s.axes)
+    if (plan.size(Level::lane) > 1) lane_axis = lane_axis.empty() ? axis : lane_axis;
+  for (const TileDecl* t : tiles_) {
+    TilePlan plan;
+    bool has_lane = false, wide = true;
+    std::int64_t elements = 1;
+    for (const std::string& a : t->axes) {
+      auto it = s.axes.find(a);
+      if (it == s.axes.end()) continue;
+      has_lane |= it->second.size(Level::lane) > 1;
+      elements *= it->second.tile();
+    }
+    // Needed by every lane: load once across them when there is enough to spread.
+    if (!has_lane && elements >= s.subgroup_size) plan.delivery = delivery;
+    if (!has_lane && elements < s.subgroup_size && delivery == Delivery::workgroup && elements > 1) plan.delivery = Delivery::registers;
+    std::string contiguous;
+    for (const std::string& a : t->axes)
+      if (vectorizable(*t, a)) contiguous = a;
+    plan.vector_width = 1;
+    if (!contiguous.empty() && wide) {
+      std::int64_t tile = s.axes.contains(contiguous) ? s.axes.at(contiguous).tile() : 1;
+      std::int64_t first = tile;
+      if (plan.delivery == Delivery::registers) {
+        first = 1;
+        if (s.axes.contains(contiguous) && !s.axes.at(contiguous).factors.empty() && s.axes.at(contiguous).factors[0].level == Level::reg)
+          first = s.axes.at(contiguous).factors[0].size;
+      }
+      for (int w : space_.vector_widths) {
+        bool spread = plan.delivery != Delivery::lane_broadcast || tile % (static_cast<std::int64_t>(w) * std::min<std::int64_t>(s.subgroup_size, std::max<std::int64_t>(1, tile / w))) == 0;
+        if (first % w == 0 && extent_.at(contiguous) % w == 0 && spread) {
+          plan.vector_width = w;
+          break;
+        }
+      }
+    }
+    plan.row_padding = plan.delivery == Delivery::workgroup ? space_.row_padding : 0;
+    plan.residency = plan.delivery == Delivery::workgroup ? Residency::workgroup : Residency::subgroup_register;
+    s.tiles[t->name] = plan;
+  }
+}
+
+std::int64_t Enumerator::staged_bytes(const Schedule& s) const {
+  std::int64_t bytes = 0;
+  for (const TileDecl* t : tiles_) {
+    if (s.tiles.at(t->name).delivery != Delivery::workgroup) continue;
+    std::int64_t n = 1;
+    for (const std::string& a : t->axes) n *= tile_extent(s, a);
+    bytes += n * static_cast<std::int64_t>(device_size(t->type)) * 9 / 8 + 16;
+  }
+  return bytes;
+}
+
+// Scalars that tiles, states and locals hold in one thread.
+double Enumerator::registers(const Schedule& s) const {
+  auto held = [&](const std::vector<std::string>& axes, bool spread) {
+    double n = 1, all = 1;
+    for (const std::string& a : axes) {
+      auto it = s.axes.find(a);
+      if (it == s.axes.end()) continue;
+      n *= static_cast<double>(it->second.size(Level::reg));
+      all *= static_cast<double>(it->second.tile());
+    }
+    return spread ? std::max(1.0, all / s.subgroup_size) : n;
+  };
+  double total = 0, step = 0;
+  for (const TileDecl* t : tiles_) {
+    const TilePlan& p = s.tiles.at(t->name);
+    double n = p.delivery == Delivery::workgroup ? 0 : held(t->axes, p.delivery == Delivery::lane_broadcast);
+    if (t->lifecycle == Lifecycle::step) step = std::max(step, n);
+    else total += n;
+  }
+  for (const Stream& st : region_.streams) {
+    double states = 0;
+    for (const StateDecl& d : st.states) states += held(d.axes, false);
+    double locals = 0;
+    for (const StepStatement& x : st.step)
+      if (x.kind == StepStatement::Kind::local) locals = std::max(locals, held(x.axes, false));
+    step = std::max(step, states + locals);
+  }
+  for (const StepStatement& x : region_.epilogue) step = std::max(step, held(x.axes, false));
+  return total + step;
+}
+
+// Work over traffic, to order candidates before they are lowered: element loads and broadcasts per thread and step against
+// multiply-adds, and how well the grid fills.
+double Enumerator::estimate(const Schedule& s) const {
+  double threads = static_cast<double>(s.subgroup_size) * s.subgroups;
+  double items = s.split;
+  for (const std::string& a : region_.parallel) items *= static_cast<double>((extent_.at(a) + tile_extent(s, a) - 1) / tile_extent(s, a));
+  double steps = stream_.empty() ? 1 : static_cast<double>((extent_.at(stream_) + tile_extent(s, stream_) - 1) / tile_extent(s, stream_)) / s.split;
+  double loads = 0, work = 0;
+  for (const TileDecl* t : tiles_) {
+    double n = 1, all = 1;
+    bool streamed = contains(t->axes, stream_);
+    for (const std::string& a : t->axes) {
+      auto it = s.axes.find(a);
+      if (it == s.axes.end()) continue;
+      n *= static_cast<double>(it->second.size(Level::reg));
+      all *= static_cast<double>(it->second.tile());
+    }
+    const TilePlan& p = s.tiles.at(t->name);
+    double instructions = p.delivery == Delivery::registers ? n / p.vector_width : all / (s.subgroup_size * p.vector_width) + 0.05 * all;
+    loads += instructions * 20 * (streamed ? steps : 1);
+  }
+  auto elements = [&](const std::vector<std::string>& axes, const std::vector<std::string>& over, bool streamed) {
+    double n = 1;
+    for (const auto* list : {&axes, &over})
+      for (const std::string& a : *list)
+        if (auto it = s.axes.find(a); it != s.axes.end()) n *= static_cast<double>(it->second.size(Level::reg));
+    if (streamed && !contains(axes, stream_))
+      if (auto it = s.axes.find(stream_); it != s.axes.end()) n *= static_cast<double>(it->second.size(Level::reg));
+    return n;
+  };
+  for (const Stream& st : region_.streams)
+    for (const StepStatement& x : st.step) work += elements(x.axes, x.over, true) * steps;
+  for (const StepStatement& x : region_.epilogue) work += elements(x.axes, x.over, false);
+  double idle = threads / std::max(1.0, threads);
+  return (loads + work + 10 * steps) * items * idle * s.subgroups;
+}
+
+void Enumerator::consider(const Schedule& base) {
+  std::vector<Delivery> deliveries{Delivery::registers};
+  bool spreads = std::ranges::any_of(tiles_, [&](const TileDecl* t) {
+    std::int64_t n = 1;
+    for (const std::string& a : t->axes) {
+      if (auto it = base.axes.find(a); it != base.axes.end()) {
+        if (it->second.size(Level::lane) > 1) return false;
+        n *= it->second.tile();
+      }
+    }
+    return n >= base.subgroup_size;
+  });
+  if (spreads) deliveries = space_.shared_delivery;
+  for (Delivery d : deliveries)
+    for (int split : space_.splits) {
+      Schedule s = base;
+      s.split = split;
+      if (split > 1 && (region_.streams.size() != 1 || extent_.at(stream_) < split * tile_extent(s, stream_) * 2)) continue;
+      plan_tiles(s, d);
+      if (registers(s) > space_.register_budget) continue;
+      if (staged_bytes(s) > space_.workgroup_bytes) continue;
+      found_.emplace_back(estimate(s), std::move(s));
+    }
+}
+
+void Enumerator::with_lanes(const std::string& lane_axis) {
+  const std::int64_t lanes = space_.subgroup_size;
+  bool streamed = lane_axis == stream_;
+  // The other parallel axis with the most elements takes registers too.
+  std::string other;
+  for (const std::string& a : region_.parallel)
+    if (a != lane_axis && extent_.at(a) > 1) other = a;
+  bool contiguous = std::ranges::any_of(tiles_, [&](const TileDecl* t) { return vectorizable(*t, lane_axis); });
+  std::int64_t lane_size = std::min(lanes, next_power(extent_.at(lane_axis)));
+  auto used = [](const std::vector<int>& options, std::int64_t extent) {
+    std::vector<int> out;
+    for (int n : options)
+      if (n == 1 || n < 2 * extent) out.push_back(n);
+    return out;
+  };
+  for (int subgroups : space_.subgroups)
+    for (int vector : contiguous ? space_.vector_widths : std::vector<int>{1}) {
+      if (vector > 1 && extent_.at(lane_axis) < vector) continue;
+      for (int r : used(space_.row_registers, (extent_.at(lane_axis) + lane_size * vector - 1) / (lane_size * vector)))
+        for (int o : other.empty() ? std::vector<int>{1} : used(space_.row_registers, extent_.at(other)))
+          for (int j : stream_.empty() || streamed ? std::vector<int>{1} : used(space_.step_registers, extent_.at(stream_))) {
+            Schedule s;
+            s.subgroup_size = static_cast<int>(lanes);
+            s.subgroups = subgroups;
+            std::vector<AxisFactor> f;
+            if (vector > 1) f.push_back({Level::reg, vector});
+            f.push_back({Level::lane, lane_size});
+            bool subgroups_here = streamed ? other.empty() : true;
+            if (subgroups > 1 && subgroups_here && !streamed) f.push_back({Level::subgroup, subgroups});
+            if (r > 1) f.push_back({Level::reg, r});
+            s.axes[lane_axis].factors = f;
+            if (!other.empty()) {
+              std::vector<AxisFactor> of;
+              if (o > 1) of.push_back({Level::reg, o});
+              if (subgroups > 1 && streamed) of.push_back({Level::subgroup, subgroups});
+              s.axes[other].factors = of;
+            }
+            if (streamed && other.empty() && subgroups > 1) continue;
+            // Lanes that a short axis leaves over go to the other parallel axis.
+            if (lane_size < lanes && !other.empty()) {
+              std::int64_t more = std::min(lanes / lane_size, next_power(extent_.at(other)));
+              if (more > 1) s.axes[other].factors.insert(s.axes[other].factors.begin(), {Level::lane, more});
+            }
+            if (!stream_.empty() && !streamed) s.axes[stream_].factors = {{Level::reg, j}};
+            for (const std::string& h : held_) {
+              const Expr& extent = region_.axis(h).extent;
+              if (auto n = extent.as_int(); n && *n <= 1024) {
+                std::int64_t padded = *n;
+                if (padded > lanes) padded = (padded + lanes - 1) / lanes * lanes;
+                s.axes[h].factors = {{Level::reg, std::max<std::int64_t>(1, padded)}};
+              } else {
+                s.axes[h].factors = {{Level::reg, 8}};
+              }
+            }
+            consider(s);
+          }
+    }
+}
+
+std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& forced) {
+  forced_ = forced;
+  std::vector<std::string> lane_axes;
+  int parallel = 0;
+  for (auto a = region_.parallel.rbegin(); a != region_.parallel.rend() && parallel < 2; ++a)
+    if (extent_.at(*a) > 1) lane_axes.push_back(*a), ++parallel;
+  if (!stream_.empty()) lane_axes.push_back(stream_);
+  if (auto it = forced.find("lanes"); it != forced.end()) lane_axes = {it->second};
+  if (lane_axes.empty() && !region_.parallel.empty()) lane_axes.push_back(region_.parallel.back());
+  for (const std::string& a : lane_axes) with_lanes(a);
+  if (lane_axes.empty()) {  // a scalar region
+    Schedule s;
+    s.subgroup_size = space_.subgroup_size;
+    consider(s);
+  }
+  std::ranges::stable_sort(found_, {}, [](const auto& p) { return p.first; });
+  // The best few of every lane axis and delivery stay, so that the cost model sees real alternatives.
+  std::vector<Schedule> out;
+  std::map<std::string, int> per_form;
+  for (auto& [estimate, s] : found_) {
+    std::string form;
+    for (const auto& [axis, plan] : s.axes)
+      if (plan.size(Level::lane) > 1) form += axis + ",";
+    for (const auto& [tile, plan] : s.tiles) form += name(plan.delivery);
+    form += s.split > 1 ? "split" : "";
+    if (per_form[form]++ >= 12 || out.size() >= space_.most) continue;
+    out.push_back(std::move(s));
+  }
+  return out;
+}
+
+Result<void> apply_forced(const StreamingRegion& region, std::vector<Schedule>& schedules, const std::map<std::string, std::string>& forced) {
+  auto number = [](const std::string& text) -> std::optional<std::int64_t> {
+    if (text.empty() || text.size() > 9 || !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+    return std::stoll(text);
+  };
+  for (const auto& [key, value] : forced) {
+    auto dot = key.find('.');
+    std::string what = key.substr(0, dot), target = dot == std::string::npos ? "" : key.substr(dot + 1);
+    if (what == "tile") {
+      auto n = number(value);
+      if (!n || *n < 1) return bad_input(fmt::format("--schedule {}={}: a positive number is needed", key, value));
+      if (std::ranges::find(region.axes, target, &Axis::name) == region.axes.end()) continue;  // another region's axis
+      std::erase_if(schedules, [&](const Schedule& s) { return tile_extent(s, target) != *n; });
+    } else if (what == "residency" || what == "delivery") {
+      const Delivery wanted = value == "workgroup" ? Delivery::workgroup : value == "lane_broadcast" ? Delivery::lane_broadcast : Delivery::registers;
+      if (value != "workgroup" && value != "subgroup_register" && value != "registers" && value != "lane_broadcast")
+        return bad_input(fmt::format("--schedule {}={}: one of workgroup, lane_broadcast, registers", key, value));
+      for (Schedule& s : schedules) {
+        auto t = s.tiles.find(target);
+        if (t == s.tiles.end()) continue;
+        if (value == "subgroup_register" && t->second.delivery != Delivery::workgroup) continue;
+        t->second.delivery = wanted;
+        t->second.residency = wanted == Delivery::workgroup ? Residency::workgroup : Residency::subgroup_register;
+      }
+    } else if (what == "split") {
+      auto n = number(value);
+      if (!n || *n < 1) return bad_input(fmt::format("--schedule {}={}: a positive number is needed", key, value));
+      for (Schedule& s : schedules) s.split = region.streams.size() == 1 ? static_cast<int>(*n) : 1;
+    } else if (what == "subgroups") {
+      auto n = number(value);
+      if (!n || *n < 1) return bad_input(fmt::format("--schedule {}={}: a positive number is needed", key, value));
+      std::erase_if(schedules, [&](const Schedule& s) { return s.subgroups != *n; });
+    } else if (what != "lanes") {
+      return bad_input(fmt::format("--schedule {}: unknown; keys are tile.AXIS, residency.TILE, delivery.TILE, split, subgroups, lanes", key));
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<Schedule>> enumerate_schedules(const StreamingRegion& region, const ScheduleSpace& space,
+                                                  const std::map<std::string, std::string>& forced,
+                                                  const std::map<std::string, std::int64_t>& sizes) {
+  ScheduleSpace wide = space;
+  if (!forced.empty()) wide.most = 4096;
+  std::vector<Schedule> out = Enumerator(region, wide, sizes).run(forced);
+  AICF_RETURN_IF_ERROR(apply_forced(region, out, forced));
+  if (out.size() > space.most) out.resize(space.most);
+  if (out.empty()) return unsupported("no schedule has the forced choices", region.name);
+  return out;
+}
+
+}  // namespace aicf

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mir/region/form.h"
+#include "mir/support/contains.h"
+
+namespace aicf {
+
+namespace {
+
+// Region axes that a load's index uses.
+std::set<std::string> axes_in(const Expr& load) {
+  std::set<std::string> out;
+  for (const Expr& i : load.args()) out.merge(axes_of(i));
+  return out;
+}
+
+// All loads that a value depends on through elementwise statements.
+std::vector<Expr> elementwise_loads(const Region& region, const Expr& body) {
+  std::vector<Expr> out = loads_of(body);
+  for (const std::string& v : values_of(body)) {
+    const Statement* s = region.find(v);
+    if (!s || !s->over.empty()) continue;
+    for (const Expr& l : elementwise_loads(region, s->body)) out.push_back(l);
+  }
+  return out;
+}
+
+bool depends_on(const Region& region, const Statement& s, const std::string& value) {
+  for (const std::string& v : values_of(s.body)) {
+    if (v == value) return true;
+    if (const Statement* p = region.find(v); p && depends_on(region, *p, value)) return true;
+  }
+  return false;
+}
+
+// The elementwise program between the inner contraction and the weights: what multiplies it, what is added or selected.
+void describe_programs(const Region& region, const Statement& inner, const std::string& kv, AttentionRoles& roles) {
+  roles.scale = roles.mask = "none";
+  for (const Statement& s : region.statements) {
+    if (!s.over.empty() || !contains(s.axes, kv)) continue;
+    bool after_reduction = std::ranges::any_of(region.statements, [&](const Statement& r) {
+      return !r.over.empty() && r.name != inner.name && contains(r.over, kv) && depends_on(region, s, r.name);
+    });
+    if (after_reduction || !depends_on(region, s, inner.name)) continue;
+    for_each(s.body, [&](const Expr& e) {
+      auto carries = [&](const Expr& x) {
+        std::set<std::string> v = values_of(x);
+        return std::ranges::any_of(v, [&](const std::string& n) { return n == inner.name || (region.find(n) && depends_on(region, *region.find(n), inner.name)); });
+      };
+      if ((e.op() == Op::mul || e.op() == Op::div) && carries(e.args()[0]) != carries(e.args()[1])) {
+        const Expr& other = carries(e.args()[0]) ? e.args()[1] : e.args()[0];
+        std::string text = (e.op() == Op::div ? "1 / " : "") + to_string(other);
+        roles.scale = roles.scale == "none" ? text : roles.scale + " * " + text;
+      }
+      if ((e.op() == Op::add || e.op() == Op::sub) && carries(e.args()[0]) != carries(e.args()[1])) {
+        const Expr& other = carries(e.args()[0]) ? e.args()[1] : e.args()[0];
+        std::string text = to_string(other);
+        if (other.op() == Op::value && region.find(other.name())) text = to_string(region.find(other.name())->body);
+        roles.mask = roles.mask == "none" ? "+ " + text : roles.mask + "; + " + text;
+      }
+      if (e.op() == Op::select && (carries(e.args()[1]) || carries(e.args()[2])) && !carries(e.args()[0])) {
+        std::string text = "where " + to_string(e.args()[0]);
+        roles.mask = roles.mask == "none" ? text : roles.mask + "; " + text;
+      }
+    });
+  }
+}
+
+void rename_axes(Region& region, const std::vector<std::pair<std::string, std::string>>& wanted) {
+  std::set<std::string> taken;
+  for (const Axis& a : region.axes) taken.insert(a.name);
+  std::map<std::string, std::string> names;
+  for (const auto& [from, to] : wanted) {
+    if (from.empty() || from == to || taken.contains(to) || names.contains(from)) continue;
+    taken.insert(to);
+    names[from] = to;
+  }
+  auto renamed = [&](const std::string& a) { return names.contains(a) ? names.at(a) : a; };
+  ExprMap map;
+  for (const auto& [from, to] : names) map[from] = Expr::axis(to);
+  for (Axis& a : region.axes) a.name = renamed(a.name);
+  for (Statement& s : region.statements) {
+    for (std::string& a : s.axes) a = renamed(a);
+    for (std::string& a : s.over) a = renamed(a);
+    s.body = substitute_axes(s.body, map);
+  }
+  for (RegionOutput& o : region.outputs)
+    for (Expr& i : o.index) i = substitute_axes(i, map);
+}
+
+}  // namespace
+
+void detect_attention(Region& region) {
+  // The outer contraction: a sum over kv of weights times rows of V; the inner one: a sum of products whose result
+  // carries kv and reaches the weights.
+  for (auto outer = region.statements.rbegin(); outer != region.statements.rend(); ++outer) {
+    if (outer->reduce != ReduceOp::sum || outer->over.size() != 1) continue;
+    const std::string kv = outer->over[0];
+    if (contains(outer->axes, kv)) continue;
+    for (const Statement& inner : region.statements) {
+      if (inner.reduce != ReduceOp::sum || !contains(inner.axes, kv) || !depends_on(region, *outer, inner.name)) continue;
+      std::vector<Expr> operands = elementwise_loads(region, inner.body);
+      std::string d = inner.over.empty() ? "" : inner.over.back();
+      AttentionRoles roles;
+      std::string q_axis;
+      for (const Expr& l : operands) {
+        std::set<std::string> a = axes_in(l);
+        if (!a.contains(d)) continue;
+        (a.contains(kv) ? roles.k : roles.q) = l.name();
+        if (!a.contains(kv))
+          for (const std::string& x : inner.axes)
+            if (x != kv && a.contains(x)) q_axis = x;  // the last one: rows of Q
+      }
+      // V: an operand of the outer product that carries kv and an axis the scores do not have.
+      std::string e_axis;
+      for (const Expr& l : elementwise_loads(region, outer->body)) {
+        std::set<std::string> a = axes_in(l);
+        if (!a.contains(kv)) continue;
+        for (const std::string& x : outer->axes)
+          if (a.contains(x) && !contains(inner.axes, x)) roles.v = l.name(), e_axis = x;
+      }
+      if (roles.q.empty() || roles.k.empty() || roles.v.empty()) continue;
+      // Rows of Q are not rows of K: the axis that only Q has.
+      for (const Expr& l : operands) {
+        std::set<std::string> a = axes_in(l);
+        if (!a.contains(kv)) continue;
+        for (const std::string& x : inner.axes)
+          if (x != kv && !a.contains(x)) q_axis = x;
+      }
+      roles.normalised_axis = kv;
+      describe_programs(region, inner, kv, roles);
+      std::vector<std::pair<std::string, std::string>> wanted{{q_axis, "q"}, {kv, "kv"}, {d, "d"}};
+      if (e_axis != d) wanted.push_back({e_axis, "e"});
+      std::vector<std::string> rest;
+      for (const std::string& a : outer->axes)
+        if (a != q_axis && a != e_axis && a != kv && a != d) rest.push_back(a);
+      if (rest.size() == 1) wanted.push_back({rest[0], "batch"});
+      if (rest.size() == 2) wanted.push_back({rest[0], "batch"}), wanted.push_back({rest[1], "head"});
+      rename_axes(region, wanted);
+      roles.normalised_axis = "kv";
+      region.kind = RegionKind::attention;
+      region.roles = roles;
+      return;
+    }
+  }
+}
+
+}  // namespace aicf

@@ -1,0 +1,28 @@
+#pragma once
+
+// From a set of graph nodes to a Region: axes are unified through the loads between members. Private to mir/region.
+
+#include <expected>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mir/graph/graph.h"
+#include "mir/region/region.h"
+
+namespace aicf {
+
+/// Why a node cannot be a member.
+struct BuildFailure {
+  NodeId node = -1;
+  std::string law, reason;
+};
+
+/// Builds the region of `members` (closed under "between": no path from a member to a member leaves the set) that writes
+/// `outputs`. `root` is the last of them. Members that are maps may be loaded at any index (they are substituted);
+/// members that reduce must be loaded at distinct axes.
+std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,
+                                                 const std::vector<NodeId>& outputs);
+
+}  // namespace aicf

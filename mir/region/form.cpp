@@ -1,0 +1,336 @@
+#include "mir/region/form.h"
+#include "mir/support/contains.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "mir/region/builder.h"
+#include "mir/stream/derive.h"
+
+namespace aicf {
+
+namespace {
+
+// How far a region may grow; tried from the widest.
+enum class Reach {
+  chain,    // cascades and contractions that carry the streamed axis
+  cascade,  // reductions over the same rows, no other contraction
+  single,   // one reduction or contraction with its maps
+  maps,     // maps only
+};
+
+bool transcendental(const Expr& body) {
+  bool found = false;
+  for_each(body, [&](const Expr& e) {
+    switch (e.op()) {
+      case Op::exp: case Op::log: case Op::erf: case Op::tanh: case Op::sin: case Op::cos: case Op::pow: case Op::sqrt: case Op::div:
+        if (is_float(e.type())) found = true;
+        break;
+      default: break;
+    }
+  });
+  return found;
+}
+
+class Former {
+ public:
+  Former(const Graph& graph, const FormOptions& options) : graph_(graph), options_(options) {}
+  Result<RegionPlan> run();
+
+ private:
+  bool reduces(NodeId id) const { return graph_.node(id).reduce != ReduceOp::none; }
+  bool same_operation(NodeId a, NodeId b) const;
+  bool cheap(NodeId id) const;
+  std::set<NodeId> grow(NodeId root, Reach reach, std::vector<Refusal>* refusals) const;
+  void prune(NodeId root, std::set<NodeId>& members) const;
+  std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members) const;
+  bool creates_cycle(NodeId root, const std::set<NodeId>& members) const;
+  std::expected<PlannedRegion, Refusal> plan(NodeId root, const std::set<NodeId>& members) const;
+  std::optional<Refusal> check_shape(const Region& region, const StreamingRegion& streaming) const;
+  Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
+  std::string region_name(RegionKind kind);
+
+  const Graph& graph_;
+  const FormOptions& options_;
+  std::set<NodeId> done_;  ///< has a region that writes it
+  std::map<RegionKind, int> counts_;
+};
+
+bool Former::same_operation(NodeId a, NodeId b) const {
+  const auto &x = graph_.node(a).origin, &y = graph_.node(b).origin;
+  return std::ranges::any_of(x, [&](const std::string& o) { return contains(y, o); });
+}
+
+// May be computed again by each reader: nothing but index arithmetic and loads of tensors much smaller than itself.
+bool Former::cheap(NodeId id) const {
+  const Node& n = graph_.node(id);
+  if (n.kind != NodeKind::compute || n.reduce != ReduceOp::none || transcendental(n.body)) return false;
+  std::set<std::string> own;
+  for (const Axis& a : n.axes)
+    if (!a.extent.is_constant(1)) own.insert(a.name);
+  for (const Expr& load : loads_of(n.body)) {
+    std::set<std::string> used;
+    for (const Expr& i : load.args()) used.merge(axes_of(i));
+    std::erase_if(used, [&](const std::string& a) { return !own.contains(a); });
+    if (used.size() >= own.size()) return false;
+  }
+  return true;
+}
+
+Refusal Former::refusal(const std::set<NodeId>& members, std::string law, std::string reason) const {
+  Refusal r{{}, std::move(law), std::move(reason)};
+  for (NodeId id : members)
+    for (const std::string& o : graph_.node(id).origin)
+      if (!contains(r.nodes, o)) r.nodes.push_back(o);
+  return r;
+}
+
+// Walks producers users-first; a node joins when all its users are members (or it is cheap, or a reduction that may be
+// written as well).
+std::set<NodeId> Former::grow(NodeId root, Reach reach, std::vector<Refusal>* refusals) const {
+  std::set<NodeId> members{root};
+  int reductions = reduces(root) ? 1 : 0;
+  std::vector<NodeId> order = graph_.topological_order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    NodeId id = *it;
+    const Node& n = graph_.node(id);
+    if (id == root || n.kind != NodeKind::compute || done_.contains(id)) continue;
+    std::vector<NodeId> users = graph_.users(id);
+    bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
+    if (!wanted) continue;
+    if (!options_.fuse && !same_operation(id, root)) continue;
+    bool outside_use = graph_.is_output(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
+    if (reduces(id)) {
+      if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
+      bool contraction = primitive(n) == Primitive::contract;
+      if (contraction && reach == Reach::cascade && (reductions > 0 || true)) continue;
+      if (contraction && outside_use) {
+        if (refusals) refusals->push_back(refusal({id}, "second consumer", fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+        continue;
+      }
+      ++reductions;
+      members.insert(id);
+      continue;
+    }
+    if (outside_use && !cheap(id)) {
+      bool carries = reach == Reach::chain && std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return reduces(p); });
+      if (refusals && carries)
+        refusals->push_back(refusal({id}, "second consumer", fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+      continue;
+    }
+    members.insert(id);
+  }
+  prune(root, members);
+  return members;
+}
+
+// A map whose values come from a reduction outside the set belongs to that reduction as its epilogue; what is upstream of
+// a dropped node goes with it. A map with transcendental work does not join a contraction that would repeat it.
+void Former::prune(NodeId root, std::set<NodeId>& members) const {
+  auto drop_unreachable = [&] {
+    std::set<NodeId> keep{root};
+    std::vector<NodeId> work{root};
+    while (!work.empty()) {
+      NodeId id = work.back();
+      work.pop_back();
+      for (NodeId p : graph_.producers(id))
+        if (members.contains(p) && keep.insert(p).second) work.push_back(p);
+    }
+    members = keep;
+  };
+  // Values that a reduction in the set produces, directly or through maps.
+  std::set<NodeId> from_inside;
+  for (NodeId id : graph_.topological_order()) {
+    if (!members.contains(id)) continue;
+    if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); })) from_inside.insert(id);
+  }
+  bool repeats = reduces(root) && primitive(graph_.node(root)) == Primitive::contract;
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (NodeId id : std::set<NodeId>(members)) {
+      if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
+      bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
+        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) && graph_.node(p).axes.size() == graph_.node(id).axes.size();
+      });
+      bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p); });
+      bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) { return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract; });
+      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) || ((repeats || contraction_reads) && transcendental(graph_.node(id).body))) {
+        members.erase(id);
+        drop_unreachable();
+        changed = true;
+        break;
+      }
+    }
+  }
+  drop_unreachable();
+}
+
+std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members) const {
+  std::vector<NodeId> out;
+  for (NodeId id : graph_.topological_order()) {
+    if (!members.contains(id)) continue;
+    bool outside = graph_.is_output(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) { return !members.contains(u) && !graph_.node(u).dead; });
+    if (id == root || (outside && !cheap(id)) || (outside && graph_.is_output(id))) out.push_back(id);
+  }
+  return out;
+}
+
+// A value that leaves the region and comes back through others.
+bool Former::creates_cycle(NodeId root, const std::set<NodeId>& members) const {
+  for (NodeId id : members) {
+    if (id == root) continue;
+    for (NodeId u : graph_.users(id))
+      if (!members.contains(u))
+        for (NodeId m : members)
+          if (graph_.reaches(u, m)) return true;
+  }
+  return false;
+}
+
+std::optional<Refusal> Former::check_shape(const Region& region, const StreamingRegion& streaming) const {
+  auto refuse = [&](std::string law, std::string reason) { return Refusal{region.origin, std::move(law), std::move(reason)}; };
+  std::set<std::string> parallel(streaming.parallel.begin(), streaming.parallel.end());
+  std::set<std::string> streamed;
+  for (const Stream& s : streaming.streams) streamed.insert(s.axis);
+  // An inner contraction in two passes would be computed twice.
+  std::map<std::string, int> inner;
+  for (const Stream& s : streaming.streams)
+    for (const StepStatement& x : s.step)
+      if (x.kind == StepStatement::Kind::local && !x.over.empty() && ++inner[x.name] > 1)
+        return refuse("recomputation", fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis));
+  // What one row holds for as long as the region runs.
+  bool fused = !inner.empty();
+  std::int64_t row = 0;
+  auto elements = [&](const std::vector<std::string>& axes) -> std::optional<std::int64_t> {
+    std::int64_t n = 1;
+    for (const std::string& a : axes) {
+      if (parallel.contains(a) || streamed.contains(a)) continue;
+      auto extent = region.axis(a).extent.as_int();
+      if (!extent) return std::nullopt;
+      n *= *extent;
+    }
+    return n;
+  };
+  auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Refusal> {
+    auto n = elements(axes);
+    if (!n && whole) return refuse("capacity", fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what));
+    if (n) row += *n;
+    return std::nullopt;
+  };
+  for (const Stream& s : streaming.streams)
+    for (const StateDecl& d : s.states)
+      if (auto r = add(d.name, d.axes, true)) return r;
+  if (fused)
+    for (const TileDecl& t : streaming.tiles)
+      if (auto r = add(t.name, t.axes, true)) return r;
+  if (row > options_.row_capacity && (fused || streaming.streams.empty() == false) && row > static_cast<std::int64_t>(streaming.streams.size()) * 8)
+    return refuse("capacity", fmt::format("one row would hold {} elements on chip, {} at most", row, options_.row_capacity));
+  return std::nullopt;
+}
+
+std::expected<PlannedRegion, Refusal> Former::plan(NodeId root, const std::set<NodeId>& members) const {
+  if (creates_cycle(root, members)) return std::unexpected(refusal(members, "acyclic regions", "a value would leave the region and come back through another"));
+  auto built = build_region(graph_, members, root, written(root, members));
+  if (!built) return std::unexpected(refusal({built.error().node}, built.error().law, built.error().reason));
+  Region region = std::move(*built);
+  detect_attention(region);
+  if (region.kind != RegionKind::attention) {
+    bool contracts = false, reduces_any = false, full = false;
+    for (const Statement& s : region.statements) {
+      if (s.over.empty()) continue;
+      reduces_any = true;
+      contracts |= primitive(graph_.node(s.node)) == Primitive::contract;
+      for (const RegionOutput& o : region.outputs) {
+        const Statement* out = region.find(o.value);
+        full |= std::ranges::any_of(s.over, [&](const std::string& a) { return contains(out->axes, a); });
+      }
+    }
+    region.kind = contracts ? RegionKind::contraction : full ? RegionKind::normalisation : reduces_any ? RegionKind::reduction : RegionKind::map;
+  }
+  auto derived = derive(region);
+  if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(*refused);
+  PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(derived))};
+  if (members.size() > 1)
+    if (auto refused = check_shape(out.region, out.streaming)) return std::unexpected(*refused);
+  return out;
+}
+
+std::string Former::region_name(RegionKind kind) { return fmt::format("{}_{}", name(kind), counts_[kind]++); }
+
+Result<RegionPlan> Former::run() {
+  RegionPlan plan_out;
+  std::set<NodeId> needed;
+  for (const Graph::Output& o : graph_.outputs()) needed.insert(o.node);
+  std::vector<NodeId> order = graph_.topological_order();
+  std::set<std::pair<std::string, std::string>> said;
+  auto record = [&](Refusal r) {
+    std::string key = fmt::format("{}", fmt::join(r.nodes, ","));
+    if (said.insert({key, r.law}).second) plan_out.refusals.push_back(std::move(r));
+  };
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    NodeId root = *it;
+    if (!needed.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
+    std::optional<PlannedRegion> chosen;
+    std::set<NodeId> members, previous;
+    for (Reach reach : {Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
+      std::vector<Refusal> grown;
+      members = grow(root, reach, reach == Reach::chain && options_.fuse ? &grown : nullptr);
+      if (members == previous) continue;
+      previous = members;
+      auto planned = plan(root, members);
+      if (planned) {
+        chosen = std::move(*planned);
+        for (Refusal& r : grown) record(std::move(r));
+        break;
+      }
+      if (options_.fuse) record(planned.error());
+    }
+    if (!chosen) {
+      members = {root};
+      auto planned = plan(root, members);
+      if (!planned)
+        return unsupported(fmt::format("no region computes it: {} ({})", planned.error().reason, planned.error().law), graph_.node(root).name);
+      chosen = std::move(*planned);
+    }
+    for (NodeId id : written(root, members)) done_.insert(id);
+    for (const Statement& s : chosen->region.statements)
+      for (const Expr& load : loads_of(s.body)) needed.insert(graph_.node(load.name()).id);
+    plan_out.regions.push_back(std::move(*chosen));
+  }
+  // Producers first; names count in that order.
+  std::map<std::string, std::size_t> writer;
+  for (std::size_t i = 0; i < plan_out.regions.size(); ++i)
+    for (const RegionOutput& o : plan_out.regions[i].region.outputs) writer[o.tensor] = i;
+  std::vector<int> state(plan_out.regions.size(), 0);
+  std::vector<std::size_t> sorted;
+  std::function<void(std::size_t)> visit = [&](std::size_t i) {
+    AICF_CHECK(state[i] != 1, "regions form a cycle at " + plan_out.regions[i].region.outputs[0].tensor);
+    if (state[i] == 2) return;
+    state[i] = 1;
+    for (const Statement& s : plan_out.regions[i].region.statements)
+      for (const Expr& load : loads_of(s.body))
+        if (auto w = writer.find(load.name()); w != writer.end() && w->second != i) visit(w->second);
+    state[i] = 2;
+    sorted.push_back(i);
+  };
+  for (std::size_t i = plan_out.regions.size(); i-- > 0;) visit(i);
+  std::vector<PlannedRegion> ordered;
+  for (std::size_t i : sorted) {
+    ordered.push_back(std::move(plan_out.regions[i]));
+    PlannedRegion& r = ordered.back();
+    r.region.name = r.streaming.name = region_name(r.region.kind);
+    r.streaming.kind = r.region.kind;
+  }
+  plan_out.regions = std::move(ordered);
+  return plan_out;
+}
+
+}  // namespace
+
+Result<RegionPlan> form_regions(const Graph& graph, const FormOptions& options) { return Former(graph, options).run(); }
+
+}  // namespace aicf

@@ -1,0 +1,43 @@
+#pragma once
+
+// Region formation: which nodes are computed together. A region grows upstream from a node that must exist in memory (a
+// graph output or what another region loads); maps join as prologue and epilogue, reductions of the same rows join as a
+// cascade, contractions whose result carries the streamed axis join as inner reductions. Whether a region streams is
+// asked of the derivation (mir/stream); what is refused is cut off, recorded, and becomes a region of its own.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mir/memory/streaming_region.h"
+#include "mir/region/region.h"
+
+namespace aicf {
+
+struct FormOptions {
+  /// false: every semantic operation is computed alone (its own primitives together), as an interpreter of the graph would.
+  bool fuse = true;
+  /// Elements that one row of a region may hold on chip: operands that live as long as the region and states.
+  std::int64_t row_capacity = 520;
+};
+
+/// A region and its streaming form.
+struct PlannedRegion {
+  Region region;
+  StreamingRegion streaming;
+};
+
+struct RegionPlan {
+  std::vector<PlannedRegion> regions;  ///< producers first
+  std::vector<Refusal> refusals;
+};
+
+/// Errors: only bugs of a frontend (a graph that does not verify). Every valid graph has a plan.
+Result<RegionPlan> form_regions(const Graph& graph, const FormOptions& options = {});
+
+/// mir/region/attention.cpp: names the roles of a region that weighs rows of one contraction's results by another's
+/// (q, k, v, scale and mask program, normalised axis) and gives its axes their usual names. Other regions stay as they are.
+void detect_attention(Region& region);
+
+}  // namespace aicf

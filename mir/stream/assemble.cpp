@@ -1,0 +1,456 @@
+#include "mir/stream/assemble.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace aicf::stream {
+namespace {
+
+using Where = StepStatement::Kind;
+
+/// A condition that a load may be guarded by: coordinates, symbols, constants.
+bool is_coordinate_condition(const Expr& c) {
+  bool plain = true;
+  for_each(c, [&](const Expr& e) { plain &= e.op() != Op::load && e.op() != Op::value; });
+  return plain;
+}
+
+}  // namespace
+
+// ---- placing -----------------------------------------------------------------------------------------------------
+
+int Assembler::available(const Expr& e) const {
+  int pass = -1;
+  for (const std::string& r : problem_.results(e)) pass = std::max(pass, pass_of_.at(r));
+  return pass;
+}
+
+std::vector<StepStatement>& Assembler::list(const Place& p) {
+  switch (p.where) {
+    case Place::Where::prologue:
+      return out_.prologue;
+    case Place::Where::step:
+      return out_.streams[static_cast<std::size_t>(p.pass)].step;
+    case Place::Where::finish:
+      return out_.streams[static_cast<std::size_t>(p.pass)].finish;
+    case Place::Where::epilogue:
+      break;
+  }
+  return out_.epilogue;
+}
+
+std::vector<std::string> Assembler::value_axes(const Expr& e) const {
+  std::set<std::string> all = axes_of(e);
+  for (const std::string& v : values_of(e)) {
+    if (auto it = axes_.find(v); it != axes_.end()) all.insert(it->second.begin(), it->second.end());
+  }
+  return problem_.ordered(all);
+}
+
+Expr Assembler::define(const std::string& name, const StepStatement& statement, const Place& p) {
+  axes_[name] = statement.axes;
+  list(p).push_back(statement);
+  return Expr::value(name, statement.type);
+}
+
+/// `e` with loads as tiles and values as what they are at `p`; loads of `e` happen only where `guard` holds.
+Expr Assembler::put(const Expr& e, const Place& p, const Expr& guard) {
+  switch (e.op()) {
+    case Op::load:
+      return tile(e, p, guard);
+    case Op::value:
+      return put_value(e, p);
+    case Op::select: {
+      const Expr c = put(e.args()[0], p, guard);
+      const bool plain = is_coordinate_condition(e.args()[0]);
+      const Expr yes = plain ? logical_and(guard, e.args()[0]) : guard;
+      const Expr no = plain ? logical_and(guard, logical_not(e.args()[0])) : guard;
+      return Expr::select(c, put(e.args()[1], p, yes), put(e.args()[2], p, no));
+    }
+    case Op::sub:
+      // x − mean as (x − pivot) − difference.
+      if (!p.derived && problem_.carries(e.args()[0]) && !problem_.carries(e.args()[1])) {
+        if (const auto mean = centred(e.args()[1]); mean && mean->pivot) {
+          const int pass = available(e.args()[1]);
+          const Expr x = put(e.args()[0], p, guard);
+          return (x - mean->pivot) - put_centred(e.args()[1], pass, *mean);
+        }
+      }
+      break;
+    default:
+      break;
+  }
+  if (e.args().empty()) return e;
+  std::vector<Expr> args;
+  for (const Expr& a : e.args()) args.push_back(put(a, p, guard));
+  return Expr::rebuild(e, std::move(args));
+}
+
+Expr Assembler::put_value(const Expr& e, const Place& p) {
+  if (p.derived) {
+    PassStates& states = *passes_[static_cast<std::size_t>(p.pass)];
+    for (const StateDecl& d : states.states()) {
+      if (d.name == e.name()) return e;
+    }
+    for (const StepItem& item : states.step()) {
+      if (!item.update && item.name == e.name()) return e;
+    }
+    for (const FinishItem& item : states.finish()) {
+      if (item.name == e.name()) return put_finish_item(item, p.pass);
+    }
+  }
+  const Statement& s = problem_.statement(e.name());
+  Place region = p;
+  region.derived = false;
+  if (problem_.is_result(s.name)) return put_result(s.name, region);
+  return problem_.carries(s.name) ? put_along(s, region) : put_invariant(s, region);
+}
+
+bool Assembler::inlines(const Statement& s) const {
+  if (!s.over.empty()) return false;
+  return s.body.args().empty() || s.body.op() == Op::load || problem_.is_index_only(s.body) ||
+         problem_.uses(s.name) <= 1;
+}
+
+Expr Assembler::put_along(const Statement& s, const Place& p) {
+  AICF_CHECK(p.where == Place::Where::step, fmt::format("'{}' carries the streamed axis outside a step", s.name));
+  AICF_CHECK(available(Expr::value(s.name, s.type)) < p.pass,
+             fmt::format("'{}' is not ready in pass {}", s.name, p.pass));
+  auto& known = along_[static_cast<std::size_t>(p.pass)];
+  if (auto it = known.find(s.name); it != known.end()) return it->second;
+  if (inlines(s)) return put(s.body, p, {});
+  StepStatement local;
+  local.name = axes_.contains(s.name) && axes_.at(s.name) != s.axes ? names_.fresh(s.name) : s.name;
+  if (std::ranges::any_of(passes_[static_cast<std::size_t>(std::min<std::size_t>(p.pass, passes_.size() - 1))]->step(),
+                          [&](const StepItem& item) { return item.name == local.name; })) {
+    local.name = names_.fresh(s.name);
+  }
+  local.type = s.type;
+  local.axes = s.axes;
+  local.over = s.over;
+  local.reduce = s.reduce;
+  local.origin = s.origin;
+  local.body = put(s.body, p, {});
+  return known[s.name] = define(local.name, local, p);
+}
+
+Expr Assembler::put_invariant(const Statement& s, const Place& p) {
+  if (auto it = invariant_.find(s.name); it != invariant_.end()) return it->second;
+  const int pass = available(Expr::value(s.name, s.type));
+  Place home = p;
+  if (pass >= 0) {
+    home = {Place::Where::finish, pass, false};
+  } else if (p.where == Place::Where::step) {
+    home = {Place::Where::prologue, -1, false};
+  }
+  const bool here = p.where != Place::Where::step;
+  if (const auto mean = pass >= 0 ? centred(Expr::value(s.name, s.type)) : std::nullopt) {
+    const Expr difference = put_centred(Expr::value(s.name, s.type), pass, *mean);
+    StepStatement local;
+    local.body = mean->pivot ? mean->pivot + difference : difference;
+    if (here && problem_.uses(s.name) <= 1) return local.body;
+    local.name = names_.fresh(s.name + "_result");
+    local.type = s.type;
+    local.axes = s.axes;
+    local.origin = s.origin;
+    return invariant_[s.name] = define(local.name, local, home);
+  }
+  const bool leaf =
+      s.over.empty() && (s.body.args().empty() || s.body.op() == Op::load || problem_.is_index_only(s.body));
+  if (leaf || (here && inlines(s))) return put(s.body, home, {});
+  StepStatement local;
+  local.name = s.name;
+  local.type = s.type;
+  local.axes = s.axes;
+  local.over = s.over;
+  local.reduce = s.reduce;
+  local.origin = s.origin;
+  local.body = put(s.body, home, {});
+  return invariant_[s.name] = define(local.name, local, home);
+}
+
+Expr Assembler::put_result(const std::string& result, const Place& p) {
+  const int pass = pass_of_.at(result);
+  PassStates& states = *passes_[static_cast<std::size_t>(pass)];
+  const Expr final = states.finals().at(result);
+  for (const FinishItem& item : states.finish()) {
+    if (item.name != final.name()) continue;
+    const bool emitted = emitted_items_[static_cast<std::size_t>(pass)].contains(item.name);
+    if (!emitted && item.over.empty() && p.where != Place::Where::step && problem_.uses(result) <= 1) {
+      return put(item.body, {Place::Where::finish, pass, true}, {});
+    }
+    return put_finish_item(item, pass);
+  }
+  return final;
+}
+
+Expr Assembler::put_finish_item(const FinishItem& item, int pass) {
+  const Expr value = Expr::value(item.name, item.type);
+  if (!emitted_items_[static_cast<std::size_t>(pass)].insert(item.name).second) return value;
+  StepStatement local;
+  local.name = item.name;
+  local.type = item.type;
+  local.axes = item.axes;
+  local.over = item.over;
+  local.reduce = item.reduce;
+  const Place home{Place::Where::finish, pass, true};
+  const Expr body = item.body;  // `item` may move while its body is placed
+  local.body = put(body, home, {});
+  return define(local.name, local, home);
+}
+
+std::optional<CentredMean> Assembler::centred(const Expr& e) {
+  const int pass = available(e);
+  if (pass < 0) return std::nullopt;
+  return passes_[static_cast<std::size_t>(pass)]->centred(e);
+}
+
+/// The difference of a centred mean as a local of its pass' finish.
+Expr Assembler::put_centred(const Expr& e, int pass, const CentredMean& mean) {
+  const std::string key = to_string(mean.difference);
+  if (auto it = differences_.find(key); it != differences_.end()) return it->second;
+  StepStatement local;
+  const Place home{Place::Where::finish, pass, true};
+  local.body = put(mean.difference, home, {});
+  local.type = local.body.type();
+  local.axes = value_axes(local.body);
+  local.name = names_.fresh((e.op() == Op::value ? e.name() : "mean") + "_difference");
+  return differences_[key] = define(local.name, local, home);
+}
+
+// ---- tiles -------------------------------------------------------------------------------------------------------
+
+bool Assembler::in_bounds(const Expr& index, const Expr& dim) const {
+  if (index.op() == Op::axis) {
+    const Expr& extent = problem_.region().axis(index.name()).extent;
+    if (provably_equal(extent, dim)) return true;
+  }
+  const Range low = range_of(simplify(index, problem_.ranges()), problem_.ranges());
+  const Range left = range_of(simplify(dim - index, problem_.ranges()), problem_.ranges());
+  return low.low && *low.low >= 0 && left.low && *left.low >= 1;
+}
+
+Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
+  TileDecl t;
+  t.tensor = load.name();
+  t.type = load.type();
+  for (const Expr& i : load.args()) {
+    const Expr full = problem_.canonical(i);
+    if (!values_of(full).empty() && !failure_) {
+      failure_ = Failure{
+          "index", fmt::format("'{}' is loaded at an index that a reduction of the region computes", load.name())};
+    }
+    t.index.push_back(put(full, p, {}));
+  }
+  const RegionInput* input = problem_.region().input(load.name());
+  AICF_CHECK(input, fmt::format("region '{}' does not declare its input '{}'", problem_.region().name, load.name()));
+  t.shape = input->shape;
+  const Expr key = Expr::load(t.tensor, t.index, t.type);
+  t.axes = value_axes(key);
+  const bool step = has(t.axes, problem_.axis()) && p.where == Place::Where::step;
+  t.lifecycle = step ? Lifecycle::step : Lifecycle::region;
+  Expr needed = guard;
+  if (needed) {
+    bool safe = true;
+    for (std::size_t i = 0; i < t.index.size(); ++i) safe &= in_bounds(load.args()[i], t.shape[i]);
+    if (safe) needed = {};
+  }
+  auto& decls = step ? out_.streams[static_cast<std::size_t>(p.pass)].tiles : out_.tiles;
+  const auto place = std::pair(step ? p.pass : -1, key);
+  if (auto it = tiles_.find(place); it != tiles_.end()) {
+    TileDecl& d = *std::ranges::find(decls, it->second, &TileDecl::name);
+    if (d.guard) d.guard = needed ? logical_or(d.guard, needed) : Expr();
+    if (!d.guard) d.fill = {};
+    return Expr::value(d.name, d.type);
+  }
+  if (auto it = tile_names_.find(key); it != tile_names_.end()) {
+    t.name = it->second;  // the same tile in another pass
+  } else {
+    std::string base;
+    for (const char c : t.tensor) base += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    if (base.empty() || std::isdigit(static_cast<unsigned char>(base[0]))) base = "t" + base;
+    t.name = names_.fresh(base);
+    tile_names_[key] = t.name;
+  }
+  t.guard = needed;
+  if (t.guard) {
+    t.guard = simplify(t.guard, problem_.ranges());
+    t.fill = Expr::constant(t.type, 0);
+  }
+  axes_[t.name] = t.axes;
+  tiles_[place] = t.name;
+  decls.push_back(t);
+  return Expr::value(t.name, t.type);
+}
+
+// ---- assembling --------------------------------------------------------------------------------------------------
+
+void Assembler::store(const RegionOutput& o, const Place& p) {
+  const Statement& s = problem_.statement(o.value);
+  StepStatement x;
+  x.kind = StepStatement::Kind::store;
+  x.name = o.tensor;
+  x.type = o.type;
+  x.axes = s.axes;
+  x.body = put(Expr::value(s.name, s.type), p, {});
+  if (x.body.type() != o.type) x.body = Expr::cast(x.body, o.type);
+  x.index = o.index;
+  x.shape = o.shape;
+  x.origin = s.origin;
+  list(p).push_back(std::move(x));
+}
+
+void Assembler::step_of(int pass) {
+  Stream& stream = out_.streams[static_cast<std::size_t>(pass)];
+  stream.axis = problem_.axis();
+  if (static_cast<std::size_t>(pass) >= passes_.size()) return;
+  PassStates& states = *passes_[static_cast<std::size_t>(pass)];
+  for (const StateDecl& d : states.states()) axes_[d.name] = d.axes;
+  stream.repairs = states.repairs();
+  for (const StepItem& item : states.step()) {
+    StepStatement x;
+    x.kind = item.update ? StepStatement::Kind::update : StepStatement::Kind::local;
+    x.name = item.name;
+    x.type = item.type;
+    x.axes = item.axes;
+    x.over = item.over;
+    x.reduce = item.reduce;
+    x.origin = item.origin;
+    if (!item.update) axes_[item.name] = item.axes;
+    x.body = put(item.body, {Place::Where::step, pass, true}, {});
+    out_.streams[static_cast<std::size_t>(pass)].step.push_back(std::move(x));
+  }
+}
+
+namespace {
+
+/// The condition under which `x` is −∞ whatever the tensors hold; empty for none.
+Expr masked(const Expr& x) {
+  switch (x.op()) {
+    case Op::constant:
+      return Expr::boolean(is_float(x.type()) && x.number() == -std::numeric_limits<double>::infinity());
+    case Op::cast:
+      return is_float(x.type()) && is_float(x.args()[0].type()) ? masked(x.args()[0]) : Expr::boolean(false);
+    case Op::add:
+      return logical_or(masked(x.args()[0]), masked(x.args()[1]));
+    case Op::sub:
+      return masked(x.args()[0]);
+    case Op::mul: {
+      for (const int i : {0, 1}) {
+        const Expr& c = x.args()[static_cast<std::size_t>(i)];
+        if (c.is_constant() && c.number() > 0) return masked(x.args()[static_cast<std::size_t>(1 - i)]);
+      }
+      return Expr::boolean(false);
+    }
+    case Op::div:
+      if (x.args()[1].is_constant() && x.args()[1].number() > 0) return masked(x.args()[0]);
+      return Expr::boolean(false);
+    case Op::select: {
+      const Expr& c = x.args()[0];
+      const Expr yes = masked(x.args()[1]), no = masked(x.args()[2]);
+      if (!is_coordinate_condition(c)) return logical_and(yes, no);
+      return logical_or(logical_and(c, yes), logical_and(logical_not(c), no));
+    }
+    default:
+      return Expr::boolean(false);
+  }
+}
+
+}  // namespace
+
+Expr Assembler::skip(const PassStates& states) const {
+  if (!states.all_stabilised() || states.stabilised().empty()) return {};
+  Expr all;
+  for (const Expr& x : states.stabilised()) all = logical_and(all, masked(x));
+  all = simplify(all, problem_.ranges());
+  return all.is_constant() && all.int_number() == 0 ? Expr() : all;
+}
+
+// An axis is parallel when every result and every output has it and nothing reduces over it.
+std::vector<std::string> Assembler::parallel_axes() const {
+  std::vector<std::string> axes;
+  for (const Axis& a : problem_.region().axes) {
+    bool parallel = a.name != problem_.axis();
+    for (const Statement& s : problem_.region().statements) {
+      parallel &= !has(s.over, a.name);
+      if (has(s.over, problem_.axis())) parallel &= has(s.axes, a.name);
+    }
+    for (const RegionOutput& o : problem_.region().outputs) parallel &= has(problem_.statement(o.value).axes, a.name);
+    if (parallel) axes.push_back(a.name);
+  }
+  return axes;
+}
+
+/// Maxima that only stabilise drop NaN: the cheaper operation.
+void Assembler::settle_maxima() {
+  std::set<std::string> read;
+  const auto note = [&](const auto& self, const Expr& e) -> void {
+    const bool unset = e.op() == Op::eq && e.args()[1].is_constant() && is_float(e.args()[1].type());
+    if (unset && e.args()[0].op() == Op::value) return;
+    if (e.op() == Op::value) read.insert(e.name());
+    for (const Expr& a : e.args()) self(self, a);
+  };
+  const auto all = [&](const std::vector<StepStatement>& statements) {
+    for (const StepStatement& x : statements) note(note, x.body);
+  };
+  for (std::size_t i = 0; i < out_.streams.size(); ++i) {
+    all(out_.streams[i].finish);
+    if (i > 0) all(out_.streams[i].step);
+  }
+  all(out_.epilogue);
+  for (std::size_t i = 0; i < passes_.size(); ++i) {
+    Stream& stream = out_.streams[i];
+    passes_[i]->drop_nan_unless(read);
+    stream.states = passes_[i]->states();
+    stream.merge = passes_[i]->merges();
+    for (StepStatement& x : stream.step) {
+      if (x.kind != StepStatement::Kind::update) continue;
+      x.reduce = std::ranges::find(stream.states, x.name, &StateDecl::name)->reduce;
+    }
+  }
+}
+
+Attempt<StreamingRegion> Assembler::run() {
+  const Region& region = problem_.region();
+  out_.name = region.name;
+  out_.kind = region.kind;
+  out_.axes = region.axes;
+  out_.origin = region.origin;
+  out_.parallel = parallel_axes();
+  int count = static_cast<int>(passes_.size());
+  const auto pass_of_output = [&](const RegionOutput& o) {
+    const int ready = available(Expr::value(o.value, problem_.statement(o.value).type));
+    return problem_.axis().empty() || !problem_.carries(o.value) ? ready : ready + 1;
+  };
+  for (const RegionOutput& o : region.outputs) {
+    if (!problem_.axis().empty() && problem_.carries(o.value)) count = std::max(count, pass_of_output(o) + 1);
+  }
+  out_.streams.resize(static_cast<std::size_t>(count));
+  along_.resize(static_cast<std::size_t>(count));
+  emitted_items_.resize(static_cast<std::size_t>(count));
+  for (int pass = 0; pass < count; ++pass) {
+    step_of(pass);
+    bool stores = false;
+    for (const RegionOutput& o : region.outputs) {
+      if (!problem_.carries(o.value) || pass_of_output(o) != pass) continue;
+      store(o, {Place::Where::step, pass, false});
+      stores = true;
+    }
+    for (const RegionOutput& o : region.outputs) {
+      if (problem_.carries(o.value) || pass_of_output(o) != pass) continue;
+      store(o, {Place::Where::finish, pass, false});
+    }
+    if (!stores && static_cast<std::size_t>(pass) < passes_.size()) {
+      out_.streams[static_cast<std::size_t>(pass)].skip = skip(*passes_[static_cast<std::size_t>(pass)]);
+    }
+  }
+  for (const RegionOutput& o : region.outputs) {
+    if (pass_of_output(o) < 0) store(o, {Place::Where::epilogue, -1, false});
+  }
+  settle_maxima();
+  if (failure_) return std::unexpected(*failure_);
+  return std::move(out_);
+}
+
+}  // namespace aicf::stream

@@ -1,0 +1,130 @@
+#include "mir/stream/problem.h"
+
+#include <fmt/format.h>
+
+namespace aicf::stream {
+namespace {
+
+bool is_narrow(DType type) {
+  return type == DType::f16 || type == DType::bf16;
+}
+
+Expr widen(const Expr& e) {
+  return rewrite(e, [](const Expr& x) -> Expr {
+    if (!is_narrow(x.type())) return {};
+    switch (x.op()) {
+      case Op::constant:
+        return Expr::constant(DType::f32, x.number());
+      case Op::value:
+        return Expr::value(x.name(), DType::f32);
+      case Op::load:
+      case Op::cast:
+        return Expr::cast(x, DType::f32);
+      default:
+        return {};  // its operands are f32 by now
+    }
+  });
+}
+
+/// Counts how often each value occurs in the tree of `e`.
+void count_values(const Expr& e, std::map<std::string, int>& counts) {
+  if (e.op() == Op::value) {
+    int& n = counts[e.name()];
+    n = std::min(n + 1, 2);
+  }
+  for (const Expr& a : e.args()) count_values(a, counts);
+}
+
+}  // namespace
+
+Region widen(Region region) {
+  for (Statement& s : region.statements) {
+    s.body = widen(s.body);
+    if (is_narrow(s.type)) s.type = DType::f32;
+  }
+  return region;
+}
+
+Problem::Problem(Region region, std::string axis)
+    : region_(std::move(region)), axis_(std::move(axis)), ranges_(region_.ranges()) {
+  for (const Statement& s : region_.statements) {
+    by_name_[s.name] = &s;
+    count_values(s.body, uses_);
+    results_[s.name] = is_result(s.name) ? std::set<std::string>{s.name} : results(s.body);
+  }
+  for (const RegionOutput& o : region_.outputs) ++uses_[o.value];
+}
+
+const Statement& Problem::statement(const std::string& value) const {
+  auto it = by_name_.find(value);
+  AICF_CHECK(it != by_name_.end(), fmt::format("'{}' is not a value of region '{}'", value, region_.name));
+  return *it->second;
+}
+
+bool Problem::carries(const Expr& e) const {
+  if (!e) return false;
+  bool found = false;
+  for_each(e, [&](const Expr& x) {
+    if (x.op() == Op::axis) found |= x.name() == axis_;
+    if (x.op() == Op::value && defines(x.name())) found |= carries(x.name());
+  });
+  return found;
+}
+
+std::set<std::string> Problem::results(const Expr& e) const {
+  std::set<std::string> all;
+  if (!e) return all;
+  for (const std::string& v : values_of(e)) {
+    if (!defines(v)) continue;
+    const auto& own = results_.at(v);
+    all.insert(own.begin(), own.end());
+  }
+  return all;
+}
+
+std::vector<std::string> Problem::ordered(const std::set<std::string>& axes) const {
+  std::vector<std::string> list;
+  for (const Axis& a : region_.axes) {
+    if (axes.contains(a.name)) list.push_back(a.name);
+  }
+  return list;
+}
+
+std::vector<std::string> Problem::axes(const Expr& e) const {
+  std::set<std::string> all = axes_of(e);
+  for (const std::string& v : values_of(e)) {
+    if (!defines(v)) continue;
+    const auto& own = statement(v).axes;
+    all.insert(own.begin(), own.end());
+  }
+  return ordered(all);
+}
+
+Expr Problem::canonical(const Expr& e) const {
+  return rewrite(e, [&](const Expr& x) -> Expr {
+    if (x.op() != Op::value || !defines(x.name()) || !is_map(x.name())) return {};
+    auto it = bodies_.find(x.name());
+    if (it == bodies_.end()) it = bodies_.emplace(x.name(), canonical(statement(x.name()).body)).first;
+    return it->second;
+  });
+}
+
+Expr Problem::extent(const std::vector<std::string>& axes) const {
+  Expr product = 1;
+  for (const std::string& a : axes) product = product * region_.axis(a).extent;
+  return simplify(product, {});
+}
+
+bool Problem::is_index_only(const Expr& e) const {
+  const Expr full = canonical(e);
+  bool only = true;
+  for_each(full, [&](const Expr& x) { only &= x.op() != Op::load && x.op() != Op::value; });
+  return only;
+}
+
+int Problem::uses(const std::string& value) const {
+  auto it = uses_.find(value);
+  return it == uses_.end() ? 0 : it->second;
+}
+
+}  // namespace aicf::stream

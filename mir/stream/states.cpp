@@ -1,0 +1,554 @@
+#include "mir/stream/states.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mir/stream/multi_index.h"
+
+namespace aicf::stream {
+namespace {
+
+Expr infinity(DType type, bool negative) {
+  return Expr::constant(type,
+                        negative ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
+}
+
+Expr is_finite(const Expr& x) {
+  return less(Expr::unary(Op::abs, x), infinity(x.type(), false));
+}
+
+}  // namespace
+
+std::string Names::fresh(const std::string& base) {
+  std::string name = base;
+  for (int i = 1; used_.contains(name); ++i) name = fmt::format("{}_{}", base, i);
+  used_.insert(name);
+  return name;
+}
+
+// ---- collecting --------------------------------------------------------------------------------------------------
+
+Attempt<void> PassStates::add(const Statement& s) {
+  Reduction r{&s, {}, {}, {}};
+  Expander expander(problem_, facts_, running_, s.type);
+  const Kind kind = expander.kind(s.body);
+  const bool is_maximum = s.reduce == ReduceOp::max || s.reduce == ReduceOp::maxnum;
+  const bool is_minimum = s.reduce == ReduceOp::min || s.reduce == ReduceOp::minnum;
+  if (kind == Kind::along || kind == Kind::constant) {
+    if (s.reduce == ReduceOp::sum && is_float(s.type)) {
+      Term t;
+      t.weight.num.push_back(s.body);
+      r.terms.push_back(std::move(t));
+    }
+  } else if (s.reduce == ReduceOp::sum && is_float(s.type)) {
+    AICF_TRY(r.terms, expander.expand(s.body));
+    if (r.terms.empty()) {  // selects between zeros
+      r.terms.emplace_back();
+      r.terms[0].weight.num.push_back(Expr::constant(s.type, 0));
+    }
+    r.laws.emplace_back(
+        "cascade", fmt::format("the summand is {} term{} of the form coefficient * weight * exp(x + b) * (x + b)^k",
+                               r.terms.size(), r.terms.size() == 1 ? "" : "s"));
+  } else if (is_maximum || is_minimum) {
+    AICF_TRY(r.monotone, monotone(problem_, facts_, expander, s.body, is_maximum));
+    r.laws.emplace_back("monotone", r.monotone->condition);
+  } else {
+    return refuse("cascade",
+                  fmt::format("'{}' of a value that rests on running results has no repair", name(s.reduce)));
+  }
+  r.laws.insert(r.laws.end(), expander.used().begin(), expander.used().end());
+  reductions_.push_back(std::move(r));
+  running_.insert(s.name);
+  return {};
+}
+
+std::vector<std::string> PassStates::others(const Statement& s) const {
+  std::set<std::string> axes(s.over.begin(), s.over.end());
+  axes.erase(problem_.axis());
+  return problem_.ordered(axes);
+}
+
+std::string PassStates::name_of(const Expr& x) const {
+  if (x.op() == Op::value || x.op() == Op::load) {
+    std::string name;
+    for (const char c : x.name()) name += std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+    if (!name.empty() && !std::isdigit(static_cast<unsigned char>(name[0]))) return name;
+  }
+  return "x";
+}
+
+// Reduced axes that a factor outside the sum varies over: the state keeps them and finish sums over them.
+std::vector<std::string> PassStates::kept(const Term& t, const std::vector<std::string>& others) const {
+  std::set<std::string> axes;
+  const auto note = [&](const Expr& e) {
+    if (!e) return;
+    for (const std::string& a : problem_.axes(e)) {
+      if (has(others, a)) axes.insert(a);
+    }
+  };
+  std::ranges::for_each(t.coefficient.num, note);
+  std::ranges::for_each(t.coefficient.den, note);
+  note(t.condition);
+  note(t.exp_b);
+  for (const Linear& l : t.linears) note(l.b);
+  return problem_.ordered(axes);
+}
+
+// ---- states ------------------------------------------------------------------------------------------------------
+
+int PassStates::state_index(const std::string& name) const {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].decl.name == name) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+PassStates::State& PassStates::state(const std::string& name) {
+  const int i = state_index(name);
+  AICF_CHECK(i >= 0, "no state " + name);
+  return states_[static_cast<std::size_t>(i)];
+}
+
+int PassStates::root(int i) const {
+  while (states_[static_cast<std::size_t>(i)].group != i) i = states_[static_cast<std::size_t>(i)].group;
+  return i;
+}
+
+/// One repair group for both; false when one is a reference of the other.
+bool PassStates::join(int a, int b) {
+  a = root(a), b = root(b);
+  if (a == b) return true;
+  auto& target = states_[static_cast<std::size_t>(a)].references;
+  for (const std::string& r : states_[static_cast<std::size_t>(b)].references) {
+    if (!has(target, r)) target.push_back(r);
+  }
+  states_[static_cast<std::size_t>(b)].group = a;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (root(static_cast<int>(i)) == a && has(target, states_[i].decl.name)) return false;
+  }
+  return true;
+}
+
+void PassStates::add_state(const std::string& name, DType type, const std::vector<std::string>& axes, ReduceOp op) {
+  State s;
+  s.decl = {name, type, axes, op, op == ReduceOp::first ? Expr::constant(type, 0) : neutral(op, type), Residency::open};
+  s.group = static_cast<int>(states_.size());
+  own_axes_[name] = axes;
+  states_.push_back(std::move(s));
+}
+
+void PassStates::add_update(const std::string& name, const Expr& body, const std::vector<std::string>& over) {
+  const StateDecl& d = state(name).decl;
+  step_.push_back({true, name, d.type, d.axes, over, d.reduce, body.type() == d.type ? body : Expr::cast(body, d.type),
+                   current_->origin});
+}
+
+std::vector<std::string> PassStates::axes(const Expr& body) const {
+  std::set<std::string> all;
+  for (const std::string& a : problem_.axes(body)) all.insert(a);
+  for (const std::string& v : values_of(body)) {
+    if (auto it = own_axes_.find(v); it != own_axes_.end()) all.insert(it->second.begin(), it->second.end());
+  }
+  return problem_.ordered(all);
+}
+
+std::vector<std::string> PassStates::state_axes(const Expr& body, const std::vector<std::string>& over) const {
+  std::vector<std::string> list = axes(body);
+  std::erase_if(list, [&](const std::string& a) { return a == problem_.axis() || has(over, a); });
+  return list;
+}
+
+Expr PassStates::add_local(const std::string& base, const Expr& body) {
+  const std::string name = names_.fresh(base);
+  own_axes_[name] = axes(body);
+  step_.push_back({false, name, body.type(), own_axes_[name], {}, ReduceOp::none, body, {}});
+  return Expr::value(name, body.type());
+}
+
+/// A state for `op` over n of an along body; shared when there is one already. `wanted` names a new one.
+std::string PassStates::plain(ReduceOp op, const Expr& body, const std::vector<std::string>& over,
+                              const std::string& wanted, bool stabiliser) {
+  const Expr canonical = problem_.canonical(body);
+  for (Plain& p : plains_) {
+    if (p.op != op || p.canonical != canonical || p.over != over) continue;
+    p.stabiliser &= stabiliser;
+    return p.state;
+  }
+  const std::string name = take_name(wanted);
+  add_state(name, body.type(), state_axes(body, over), op);
+  add_update(name, body, over);
+  plains_.push_back({op, canonical, over, name, stabiliser});
+  const bool maximum = op == ReduceOp::max || op == ReduceOp::maxnum;
+  if (maximum) stabilised_.push_back(canonical);
+  if (!maximum) all_stabilised_ = false;
+  return name;
+}
+
+/// The reduction's own name once, fresh names otherwise.
+std::string PassStates::take_name(const std::string& wanted) {
+  if (wanted == current_->name && !own_axes_.contains(wanted)) return wanted;
+  return names_.fresh(wanted == current_->name ? wanted + "_state" : wanted);
+}
+
+// ---- exponentials ------------------------------------------------------------------------------------------------
+
+/// The difference x − body when it is constant along n: a maximum of `body` plus it is a maximum of x.
+static std::optional<Expr> constant_difference(const Problem& problem, const Expr& x, const Expr& body) {
+  std::vector<SignedAtom> atoms;
+  flatten_sum(problem.canonical(x), false, atoms);
+  flatten_sum(problem.canonical(body), true, atoms);
+  cancel(atoms);
+  for (const SignedAtom& a : atoms) {
+    if (problem.carries(a.e)) return std::nullopt;
+  }
+  return sum_of(atoms);
+}
+
+std::optional<std::pair<std::string, Expr>> PassStates::existing_maximum(const Expr& x) const {
+  for (const Plain& p : plains_) {
+    if (p.op != ReduceOp::max || p.canonical.type() != x.type()) continue;
+    if (auto offset = constant_difference(problem_, x, p.canonical)) return std::pair(p.state, *offset);
+  }
+  return std::nullopt;
+}
+
+int PassStates::exponential(const Expr& x, const std::vector<std::string>& over) {
+  const Expr canonical = problem_.canonical(x);
+  for (std::size_t i = 0; i < exponentials_.size(); ++i) {
+    const Exponential& e = exponentials_[i];
+    if (e.canonical == canonical && (e.over == over || e.shared)) return static_cast<int>(i);
+  }
+  Exponential e;
+  e.x = x;
+  e.canonical = canonical;
+  e.over = over;
+  if (auto found = existing_maximum(x)) {
+    e.maximum = found->first;
+    e.offset = found->second;
+    e.shared = true;
+  } else {
+    e.maximum = plain(ReduceOp::max, x, over, name_of(x) + "_max", true);
+  }
+  const Expr m = Expr::value(e.maximum, x.type());
+  e.guard =
+      add_local(e.maximum + "_safe", Expr::select(equal(m, infinity(x.type(), true)), Expr::constant(x.type(), 0), m));
+  const Expr reference = e.offset ? e.guard + e.offset : e.guard;
+  e.shifted = x - reference;
+  e.name = hint(canonical, e.maximum);
+  exponentials_.push_back(std::move(e));
+  return static_cast<int>(exponentials_.size()) - 1;
+}
+
+/// Name for exp(x − m): that of a value of the region that is it, or "p".
+std::string PassStates::hint(const Expr& canonical, const std::string& maximum) const {
+  for (const Statement& s : problem_.region().statements) {
+    if (!s.over.empty() || s.body.op() != Op::exp) continue;
+    Expr a = s.body.args()[0];
+    while (a.op() == Op::value && problem_.is_map(a.name())) a = problem_.statement(a.name()).body;
+    if (a.op() == Op::sub && problem_.canonical(a.args()[0]) == canonical && a.args()[1].op() == Op::value &&
+        a.args()[1].name() == maximum) {
+      return s.name;
+    }
+  }
+  return "p";
+}
+
+Expr PassStates::exponential_value(int index) {
+  Exponential& e = exponentials_[static_cast<std::size_t>(index)];
+  if (!e.local) {
+    const Expr body = Expr::unary(Op::exp, e.shifted);
+    const bool own = problem_.defines(e.name) && !own_axes_.contains(e.name);
+    if (own) {
+      own_axes_[e.name] = axes(body);
+      step_.push_back(
+          {false, e.name, body.type(), own_axes_[e.name], {}, ReduceOp::none, body, problem_.statement(e.name).origin});
+      e.local = Expr::value(e.name, body.type());
+    } else {
+      e.local = add_local(e.name, body);
+    }
+  }
+  return e.local;
+}
+
+// ---- centres -----------------------------------------------------------------------------------------------------
+
+int PassStates::family(const Expr& x, int exponential_index, const std::vector<std::string>& over) {
+  const Expr canonical = problem_.canonical(x);
+  for (std::size_t i = 0; i < families_.size(); ++i) {
+    const Family& f = families_[i];
+    if (f.canonical == canonical && f.exponential == exponential_index && f.over == over) return static_cast<int>(i);
+  }
+  Family f;
+  f.x = x;
+  f.canonical = canonical;
+  f.exponential = exponential_index;
+  f.over = over;
+  f.name = name_of(x);
+  const DType type = x.type();
+  const Expr zero = Expr::constant(type, 0);
+  // A pivot is read at the first coordinate alone, so x must not need an inner reduction there.
+  if (values_of(canonical).empty()) {
+    f.pivot = names_.fresh(f.name + "_pivot");
+    add_state(f.pivot, type, state_axes(x, over), ReduceOp::first);
+    add_update(f.pivot, Expr::select(is_finite(x), x, zero), over);
+  }
+  f.y = f.pivot.empty() ? x : add_local(f.name + "_offset", x - Expr::value(f.pivot, type));
+  Moment count;
+  count.exponential = exponential_index;
+  count.over = over;
+  const Expr weight = exponential_index < 0 ? Expr() : exponential_value(exponential_index);
+  f.weight = moments_[static_cast<std::size_t>(moment(count, weight ? "weight" : "count", type))].state;
+  f.total = names_.fresh(f.name + "_total");
+  const Expr term = Expr::select(is_finite(f.y), f.y, zero);
+  const Expr body = weight ? weight * term : term;
+  add_state(f.total, type, state_axes(body, over), ReduceOp::sum);
+  State& total = state(f.total);
+  if (!f.pivot.empty()) {
+    state(f.pivot).seen = Expr::value(f.weight, type);
+    total.references.push_back(f.pivot);
+  }
+  if (weight) total.references.push_back(exponentials_[static_cast<std::size_t>(exponential_index)].maximum);
+  const bool separate = join(state_index(f.total), state_index(f.weight));
+  AICF_CHECK(separate, "the weight of a centre is a reference of its own group");
+  add_update(f.total, body, over);
+  f.centre = add_local(f.name + "_shift", centre_of(f, false));
+  f.c = add_local(f.name + "_centred", f.y - f.centre);
+  f.finish_centre = names_.fresh(f.name + "_centre");
+  finish_.push_back({f.finish_centre, type, axes(centre_of(f, false)), {}, ReduceOp::none, centre_of(f, false)});
+  own_axes_[f.finish_centre] = finish_.back().axes;
+  families_.push_back(std::move(f));
+  return static_cast<int>(families_.size()) - 1;
+}
+
+// ---- moments -----------------------------------------------------------------------------------------------------
+
+int PassStates::moment(const Moment& wanted, const std::string& name, DType type) {
+  const Expr weight = problem_.canonical(value_of(wanted.weight, type));
+  const Expr indicator = wanted.indicator ? problem_.canonical(wanted.indicator) : Expr();
+  for (std::size_t i = 0; i < moments_.size(); ++i) {
+    const Moment& m = moments_[i];
+    const bool same_indicator =
+        static_cast<bool>(m.indicator) == static_cast<bool>(indicator) && (!indicator || m.indicator == indicator);
+    if (m.canonical_weight == weight && same_indicator && m.exponential == wanted.exponential &&
+        m.powers == wanted.powers && m.over == wanted.over) {
+      return static_cast<int>(i);
+    }
+  }
+  Moment m = wanted;
+  m.canonical_weight = weight;
+  m.indicator = indicator;
+  Factors factors = wanted.weight;
+  for (const auto& [shift, power] : wanted.powers) {
+    const Expr c = shift.kind == Shift::Kind::family ? families_[static_cast<std::size_t>(shift.index)].c
+                                                     : shifted_value(shift.index);
+    for (int i = 0; i < power; ++i) factors.num.push_back(c);
+  }
+  if (wanted.exponential >= 0) factors.num.insert(factors.num.begin(), exponential_value(wanted.exponential));
+  Expr body = value_of(factors, type);
+  if (wanted.indicator) body = Expr::select(wanted.indicator, body, Expr::constant(type, 0));
+  m.state = take_name(name);
+  add_state(m.state, type, state_axes(body, wanted.over), ReduceOp::sum);
+  auto& references = state(m.state).references;
+  if (wanted.exponential >= 0)
+    references.push_back(exponentials_[static_cast<std::size_t>(wanted.exponential)].maximum);
+  for (const auto& [shift, power] : wanted.powers) {
+    if (shift.kind != Shift::Kind::family) continue;
+    const Family& f = families_[static_cast<std::size_t>(shift.index)];
+    for (const std::string& r : {f.pivot, f.weight, f.total}) {
+      if (!r.empty() && !has(references, r)) references.push_back(r);
+    }
+  }
+  add_update(m.state, body, wanted.over);
+  if (wanted.exponential < 0) all_stabilised_ = false;
+  for (const auto& [shift, power] : wanted.powers) {
+    if (shift.kind == Shift::Kind::maximum) all_stabilised_ = false;  // 0 · −inf is NaN, as the graph has it
+  }
+  if (wanted.exponential >= 0) {
+    Exponential& e = exponentials_[static_cast<std::size_t>(wanted.exponential)];
+    stabilised_.push_back(e.canonical);
+    e.always &= !wanted.indicator;
+  }
+  moments_.push_back(std::move(m));
+  return static_cast<int>(moments_.size()) - 1;
+}
+
+/// x − m as a step local, m the running maximum.
+Expr PassStates::shifted_value(int index) {
+  Exponential& e = exponentials_[static_cast<std::size_t>(index)];
+  if (e.shifted.op() != Op::value) {
+    // The exponential reads it too when that does not exist yet.
+    const Expr local = add_local(name_of(e.x) + "_shifted", e.shifted);
+    e.shifted = local;
+  }
+  return e.shifted;
+}
+
+/// Allocates the moment of a term with every moment below it; all are one repair group.
+Attempt<int> PassStates::closed_moment(const Moment& wanted, const std::string& name, DType type) {
+  // The main state first, so that it gets the reduction's name.
+  int degree = 0;
+  for (const auto& [shift, power] : wanted.powers) degree += power;
+  int main = -1;
+  std::vector<int> below;
+  for (const Powers& p : indices_below(wanted.powers)) {
+    Moment m = wanted;
+    m.powers = p;
+    int d = 0;
+    for (const auto& [shift, power] : p) d += power;
+    const bool is_main = d == degree;
+    const int i = moment(m, is_main ? name : fmt::format("{}_moment{}", name, d), type);
+    if (is_main)
+      main = i;
+    else
+      below.push_back(i);
+  }
+  const int state_of_main = state_index(moments_[static_cast<std::size_t>(main)].state);
+  const std::vector<std::string> references = states_[static_cast<std::size_t>(state_of_main)].references;
+  for (const int i : below) {
+    const std::string& s = moments_[static_cast<std::size_t>(i)].state;
+    if (has(references, s)) continue;  // the weight of a centre: read as a reference
+    if (!join(state_of_main, state_index(s))) {
+      return refuse("cascade", fmt::format("'{}' is repaired by a state that it repairs", s));
+    }
+  }
+  return main;
+}
+
+// ---- allocation --------------------------------------------------------------------------------------------------
+
+bool PassStates::same_as_exponential(const Expr& x, const Term& t) const {
+  return t.exp_x && problem_.canonical(x) == problem_.canonical(t.exp_x);
+}
+
+std::vector<std::string> PassStates::reduced_over(const Term& t) const {
+  std::vector<std::string> over = others(*current_);
+  std::vector<std::string> keep = kept(t, over);
+  if (t.exp_x) {
+    if (auto found = existing_maximum(t.exp_x)) {
+      for (const std::string& a : own_axes_.at(found->first)) {
+        if (has(over, a)) keep.push_back(a);
+      }
+    }
+  }
+  std::erase_if(over, [&](const std::string& a) { return has(keep, a); });
+  return over;
+}
+
+int PassStates::exponential_of(const Term& t) {
+  if (!t.exp_x) return -1;
+  return exponential(t.exp_x, reduced_over(t));
+}
+
+// Powers of one degree beside nothing else are split, x·g and b·g apart, unless the pass keeps that x about a centre.
+std::vector<Term> PassStates::split_single(const Term& t) {
+  int degree = 0;
+  for (const Linear& l : t.linears) degree += same_as_exponential(l.x, t) ? 0 : l.power;
+  if (degree != 1) return {t};
+  const auto single = std::ranges::find_if(t.linears, [&](const Linear& l) { return !same_as_exponential(l.x, t); });
+  if (find_family(single->x, t)) return {t};
+  Term with_x = t, with_b = t;
+  const auto at = single - t.linears.begin();
+  with_x.linears.erase(with_x.linears.begin() + at);
+  with_b.linears.erase(with_b.linears.begin() + at);
+  with_x.weight.num.push_back(single->x);
+  if (!single->b) return {with_x};
+  with_b.coefficient.num.push_back(single->b);
+  return {with_x, with_b};
+}
+
+bool PassStates::find_family(const Expr& x, const Term& t) {
+  const Expr canonical = problem_.canonical(x);
+  const std::vector<std::string> over = reduced_over(t);
+  for (const Family& f : families_) {
+    if (f.canonical != canonical || f.over != over) continue;
+    if (f.exponential < 0 ? !t.exp_x
+                          : t.exp_x && same_as_exponential(exponentials_[static_cast<std::size_t>(f.exponential)].x, t))
+      return true;
+  }
+  return false;
+}
+
+// Σ g x is also (x + 0)^1 where the pass keeps x about a centre: more precise, and the mean comes out centred.
+void PassStates::centre_plain(Term& t) {
+  if (!t.linears.empty() || t.indicator || t.weight.num.size() != 1 || !t.weight.den.empty()) return;
+  const Expr x = t.weight.num[0];
+  if (!find_family(x, t)) return;
+  t.weight.num.clear();
+  t.linears.push_back({x, {}, 1});
+}
+
+Attempt<void> PassStates::allocate() {
+  const auto fails = [&](const Failure& f) -> std::unexpected<Failure> {
+    failed_ = current_->name;
+    return std::unexpected(f);
+  };
+  for (Reduction& r : reductions_) {
+    current_ = r.statement;
+    if (r.monotone) {
+      for (const bool maximum : {true, false}) {
+        if (!(maximum ? r.monotone->from_max : r.monotone->from_min)) continue;
+        const std::string base = name_of(r.monotone->g) + (maximum ? "_max" : "_min");
+        (maximum ? r.maximum : r.minimum) =
+            plain(maximum ? ReduceOp::max : ReduceOp::min, r.monotone->g, others(*current_), base, false);
+      }
+    } else if (r.terms.empty()) {
+      r.maximum = plain(current_->reduce, current_->body, others(*current_), current_->name, false);
+    }
+  }
+  // Centres: wherever a power of degree two or more is summed.
+  for (Reduction& r : reductions_) {
+    current_ = r.statement;
+    for (const Term& t : r.terms) {
+      int degree = 0;
+      for (const Linear& l : t.linears) degree += same_as_exponential(l.x, t) ? 0 : l.power;
+      if (degree < 2) continue;
+      const int e = exponential_of(t);
+      for (const Linear& l : t.linears) {
+        if (!same_as_exponential(l.x, t)) family(l.x, e, reduced_over(t));
+      }
+    }
+  }
+  for (Reduction& r : reductions_) {
+    current_ = r.statement;
+    std::vector<Term> terms;
+    for (const Term& t : r.terms) {
+      for (Term& part : split_single(t)) {
+        centre_plain(part);
+        terms.push_back(std::move(part));
+      }
+    }
+    r.terms = std::move(terms);
+    for (const Term& t : r.terms) {
+      Moment m;
+      m.weight = t.weight;
+      m.indicator = t.indicator;
+      m.exponential = exponential_of(t);
+      m.over = reduced_over(t);
+      for (const Linear& l : t.linears) {
+        const bool own = same_as_exponential(l.x, t);
+        const Shift shift = own ? Shift{Shift::Kind::maximum, m.exponential}
+                                : Shift{Shift::Kind::family, family(l.x, m.exponential, m.over)};
+        bool merged = false;
+        for (auto& [s, power] : m.powers) {
+          if (s == shift) power += l.power, merged = true;
+        }
+        if (!merged) m.powers.emplace_back(shift, l.power);
+      }
+      std::ranges::sort(m.powers);
+      auto index = closed_moment(m, current_->name, current_->type);
+      if (!index) return fails(index.error());
+      r.moments.push_back(*index);
+    }
+  }
+  make_repairs();
+  for (Reduction& r : reductions_) {
+    current_ = r.statement;
+    finish(r);
+    for (const auto& [law, condition] : r.laws) certificate_.push_back({law, current_->name, condition});
+  }
+  return {};
+}
+
+}  // namespace aicf::stream

@@ -1,0 +1,98 @@
+#pragma once
+
+// The normal form of a summand. Private to mir/stream.
+//
+// Along the streamed axis n a subexpression is *constant* (neither n nor a result of this pass), *along* (n, no running
+// result), *running* (results of this pass, no n) or *mixed*. A summand that the cascade law covers is a sum of terms
+//
+//     [condition] · coefficient · [indicator] · weight · exp(exp_x + exp_b) · Π (xᵢ + bᵢ)^kᵢ
+//
+// where coefficient, condition and every b are constant or running (so they leave the sum and are needed at finish
+// only), and indicator, weight and every x are along. What is not of this form is refused with the law that failed.
+
+#include <string>
+#include <vector>
+
+#include "mir/stream/facts.h"
+
+namespace aicf::stream {
+
+/// Π num / Π den.
+struct Factors {
+  std::vector<Expr> num, den;
+  bool trivial() const { return num.empty() && den.empty(); }
+};
+
+/// (x + b)^power; an empty b is 0.
+struct Linear {
+  Expr x, b;
+  int power = 1;
+};
+
+struct Term {
+  Factors coefficient;
+  Expr condition;  ///< running or constant; empty = always. Where false the term is 0
+  Expr indicator;  ///< along; empty = always
+  Factors weight;
+  Expr exp_x, exp_b;  ///< both empty: no exponential. exp_b alone may be empty (0)
+  std::vector<Linear> linears;
+};
+
+enum class Kind { constant, along, running, mixed };
+
+class Expander {
+ public:
+  /// `running`: the results of the pass being formed. All parts of terms have type `type`.
+  Expander(const Problem& problem, const Facts& facts, const std::set<std::string>& running, DType type)
+      : problem_(problem), facts_(facts), running_(running), type_(type) {}
+
+  Kind kind(const Expr& e) const;
+  /// The summand as terms, or the law that failed.
+  Attempt<std::vector<Term>> expand(const Expr& e);
+  /// A condition that is the same along n as a running or constant expression; empty when that cannot be shown.
+  Expr uniform(const Expr& condition);
+  /// Sides of x + b, x along and b not; an empty part is 0.
+  struct Sides {
+    Expr x, b;
+  };
+  Attempt<Sides> affine(const Expr& e);
+
+  /// Laws used so far with what was shown: (law, condition).
+  const std::vector<std::pair<std::string, std::string>>& used() const { return used_; }
+
+ private:
+  Expr typed(const Expr& e) const;
+  Attempt<std::vector<Term>> expand_select(const Expr& e);
+  Attempt<std::vector<Term>> expand_power(const Expr& e);
+  Attempt<Term> inverse(Term t) const;
+  Attempt<Term> root(Term t);
+  Attempt<std::vector<Term>> product(const std::vector<Term>& a, const std::vector<Term>& b) const;
+  Term times(Term a, const Term& b) const;
+  void join_exponentials(Term& t) const;
+  Attempt<Sides> logarithm(const Expr& argument);
+  Expr uniform_nan(const Expr& e);
+  void use(std::string law, std::string condition);
+
+  const Problem& problem_;
+  const Facts& facts_;
+  const std::set<std::string>& running_;
+  DType type_;
+  std::vector<std::pair<std::string, std::string>> used_;
+};
+
+/// A product of factors as one expression; 1 for none.
+Expr product_of(const std::vector<Expr>& factors, DType type);
+Expr value_of(const Factors& f, DType type);
+
+/// `e` as a list of signed atoms: sums, differences and negations flattened, no empties.
+struct SignedAtom {
+  bool negative = false;
+  Expr e;
+};
+void flatten_sum(const Expr& e, bool negative, std::vector<SignedAtom>& out);
+/// The sum of atoms; an empty Expr for none. Positive atoms first, so that differences print as such.
+Expr sum_of(const std::vector<SignedAtom>& atoms);
+/// Removes pairs a, −a.
+void cancel(std::vector<SignedAtom>& atoms);
+
+}  // namespace aicf::stream

@@ -1,0 +1,121 @@
+// Walks over expressions. Every walk visits a shared subexpression once (memo by identity).
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "mir/support/expr.h"
+#include "mir/support/expr_node.h"
+
+namespace aicf {
+namespace {
+
+void walk(const Expr& e, std::unordered_set<const void*>& seen, const std::function<void(const Expr&)>& visit) {
+  if (!seen.insert(e.identity()).second) return;
+  for (const Expr& arg : e.args()) walk(arg, seen, visit);
+  visit(e);
+}
+
+using Memo = std::unordered_map<const void*, Expr>;
+
+Expr rewrite_memo(const Expr& e, const std::function<Expr(const Expr&)>& replace, Memo& memo) {
+  if (const auto found = memo.find(e.identity()); found != memo.end()) return found->second;
+  Expr current = e;
+  if (const auto args = e.args(); !args.empty()) {
+    std::vector<Expr> rewritten;
+    rewritten.reserve(args.size());
+    bool changed = false;
+    for (const Expr& arg : args) {
+      rewritten.push_back(rewrite_memo(arg, replace, memo));
+      changed |= rewritten.back().identity() != arg.identity();
+    }
+    if (changed) current = Expr::rebuild(e, std::move(rewritten));
+  }
+  if (Expr replacement = replace(current)) current = std::move(replacement);
+  memo.emplace(e.identity(), current);
+  return current;
+}
+
+Expr substitute(const Expr& e, Op op, const ExprMap& map) {
+  if (!e || map.empty()) return e;
+  return rewrite(e, [&](const Expr& node) -> Expr {
+    if (node.op() != op) return {};
+    const auto found = map.find(node.name());
+    return found == map.end() ? Expr() : found->second;
+  });
+}
+
+std::set<std::string> names_of(const Expr& e, Op op) {
+  std::set<std::string> names;
+  for_each(e, [&](const Expr& node) {
+    if (node.op() == op) names.insert(node.name());
+  });
+  return names;
+}
+
+bool mentions(const Expr& e, Op op, const std::string& name, std::unordered_set<const void*>* seen) {
+  if (e.op() == op) return e.name() == name;
+  if (e.args().empty() || (seen && !seen->insert(e.identity()).second)) return false;
+  for (const Expr& arg : e.args()) {
+    if (mentions(arg, op, name, seen)) return true;
+  }
+  return false;
+}
+
+bool mentions(const Expr& e, Op op, const std::string& name) {
+  if (!e) return false;
+  if (ExprNode::of(e).tree_size <= small_tree) return mentions(e, op, name, nullptr);
+  std::unordered_set<const void*> seen;
+  return mentions(e, op, name, &seen);
+}
+
+}  // namespace
+
+void for_each(const Expr& e, const std::function<void(const Expr&)>& visit) {
+  if (!e) return;
+  std::unordered_set<const void*> seen;
+  walk(e, seen, visit);
+}
+
+Expr rewrite(const Expr& e, const std::function<Expr(const Expr&)>& replace) {
+  if (!e) return e;
+  Memo memo;
+  return rewrite_memo(e, replace, memo);
+}
+
+Expr substitute_axes(const Expr& e, const ExprMap& axes) {
+  return substitute(e, Op::axis, axes);
+}
+Expr substitute_symbols(const Expr& e, const ExprMap& symbols) {
+  return substitute(e, Op::symbol, symbols);
+}
+Expr substitute_values(const Expr& e, const ExprMap& values) {
+  return substitute(e, Op::value, values);
+}
+
+std::set<std::string> axes_of(const Expr& e) {
+  return names_of(e, Op::axis);
+}
+std::set<std::string> symbols_of(const Expr& e) {
+  return names_of(e, Op::symbol);
+}
+std::set<std::string> values_of(const Expr& e) {
+  return names_of(e, Op::value);
+}
+
+std::vector<Expr> loads_of(const Expr& e) {
+  std::vector<Expr> loads;
+  std::set<Expr> seen;
+  for_each(e, [&](const Expr& node) {
+    if (node.op() == Op::load && seen.insert(node).second) loads.push_back(node);
+  });
+  return loads;
+}
+
+bool depends_on_axis(const Expr& e, const std::string& axis) {
+  return mentions(e, Op::axis, axis);
+}
+bool depends_on_value(const Expr& e, const std::string& value) {
+  return mentions(e, Op::value, value);
+}
+
+}  // namespace aicf

@@ -1,0 +1,143 @@
+#include "runtime/cuda/kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+
+namespace aicf::cuda {
+namespace {
+
+constexpr std::size_t kLogBytes = 16 * 1024;
+
+std::string trimmed(std::string log) {
+  log.resize(std::min(log.size(), log.find('\0')));
+  while (!log.empty() && log.back() == '\n') log.pop_back();
+  return log;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Context>> Context::create(const Library& library, int device) {
+  std::shared_ptr<Context> context(new Context(library, device));
+  AICF_RETURN_IF_ERROR(library.check(library.context_retain(&context->handle_, device), "the device does not open"));
+  AICF_RETURN_IF_ERROR(context->use());
+  return context;
+}
+
+Context::~Context() {
+  if (handle_) library_.context_release(device_);
+}
+
+int Context::attribute(int which) const {
+  int value = 0;
+  return library_.device_attribute(&value, which, device_) == kSuccess ? value : 0;
+}
+
+Result<void> Context::use() const {
+  return library_.check(library_.context_set(handle_), "the device's context");
+}
+
+Result<std::unique_ptr<Buffer>> Buffer::create(std::shared_ptr<Context> context, std::size_t size) {
+  AICF_RETURN_IF_ERROR(context->use());
+  const Library& api = context->api();
+  Pointer pointer = 0;
+  // Zero bytes are no valid allocation.
+  const Status status = api.memory_allocate(&pointer, std::max<std::size_t>(size, 1));
+  if (status == kOutOfMemory) {
+    std::size_t free = 0, total = 0;
+    api.memory_info(&free, &total);
+    return run_failure(fmt::format("no device memory for {} bytes: {} of {} bytes are free", size, free, total));
+  }
+  AICF_RETURN_IF_ERROR(api.check(status, fmt::format("allocating {} bytes", size)));
+  return std::make_unique<Buffer>(std::move(context), pointer, size);
+}
+
+Buffer::~Buffer() {
+  if (context_->use()) context_->api().memory_free(pointer_);
+}
+
+Kernel::Kernel(std::shared_ptr<Context> context, const KernelBinary& binary)
+    : context_(std::move(context)),
+      name_(binary.name),
+      argument_count_(binary.arguments.size()),
+      parameter_count_(binary.parameters.size()),
+      threads_(binary.workgroup_size),
+      shared_bytes_(binary.workgroup_memory_bytes) {}
+
+Kernel::~Kernel() {
+  if (module_ && context_->use()) context_->api().module_unload(module_);
+}
+
+Result<std::unique_ptr<Kernel>> Kernel::create(std::shared_ptr<Context> context, const KernelBinary& binary) {
+  const std::string place = fmt::format("kernel '{}'", binary.name);
+  if (binary.kind != BinaryKind::cubin) return unsupported("the CUDA driver runs device binaries (cubin) only", place);
+  AICF_RETURN_IF_ERROR(context->use());
+  const Library& api = context->api();
+  auto kernel = std::make_unique<Kernel>(context, binary);
+
+  std::string info(kLogBytes, '\0'), errors(kLogBytes, '\0');
+  int options[] = {kJitInfoLog, kJitInfoLogSize, kJitErrorLog, kJitErrorLogSize};
+  void* values[] = {info.data(), reinterpret_cast<void*>(kLogBytes), errors.data(), reinterpret_cast<void*>(kLogBytes)};
+  if (const Status status = api.module_load(&kernel->module_, binary.bytes.c_str(), 4, options, values)) {
+    kernel->module_ = nullptr;
+    const std::string log = trimmed(errors);
+    return run_failure(
+        fmt::format("the driver does not load it for sm_{}{}: {}{}{}", context->attribute(kCapabilityMajor),
+                    context->attribute(kCapabilityMinor), api.words(status), log.empty() ? "" : "\n", log),
+        place);
+  }
+  if (const Status status = api.module_function(&kernel->function_, kernel->module_, binary.name.c_str())) {
+    return run_failure("its binary has no such entry point: " + api.words(status), place);
+  }
+
+  const auto attribute = [&](int which) {
+    int value = 0;
+    return api.function_attribute(&value, which, kernel->function_) == kSuccess ? value : 0;
+  };
+  if (const int most = attribute(kFunctionMaxThreads); binary.workgroup_size > static_cast<unsigned>(most)) {
+    return run_failure(fmt::format("{} threads of {} registers do not fit a multiprocessor; at most {} do",
+                                   binary.workgroup_size, attribute(kFunctionRegisters), most),
+                       place);
+  }
+  const int available = context->attribute(kSharedPerBlockOptin) - attribute(kFunctionStaticShared);
+  if (binary.workgroup_memory_bytes > static_cast<unsigned>(std::max(available, 0))) {
+    return run_failure(
+        fmt::format("{} bytes of shared memory are over the device's {}", binary.workgroup_memory_bytes, available),
+        place);
+  }
+  // Over 48 KB has to be asked for. The figure belongs to the function: never lower it under another launch's need.
+  const int needed = static_cast<int>(binary.workgroup_memory_bytes);
+  if (needed > attribute(kFunctionMaxDynamicShared)) {
+    if (const Status status = api.function_set_attribute(kernel->function_, kFunctionMaxDynamicShared, needed)) {
+      return run_failure(fmt::format("{} bytes of shared memory are refused: {}", needed, api.words(status)), place);
+    }
+  }
+  return kernel;
+}
+
+Result<void> Kernel::launch(const Dispatch& dispatch, Handle stream) const {
+  const Library& api = context_->api();
+  const std::string place = fmt::format("kernel '{}'", name_);
+  // The first grid dimension alone takes all that the kernel's int32 count can say.
+  if (dispatch.workgroups > INT_MAX) {
+    return unsupported(fmt::format("{} workgroups are over {}", dispatch.workgroups, INT_MAX), place);
+  }
+  std::vector<Pointer> pointers;
+  for (const BufferSlice& slice : dispatch.buffers)
+    pointers.push_back(static_cast<const Buffer&>(*slice.buffer).pointer() + slice.offset);
+  std::vector<std::int32_t> parameters = dispatch.parameters;
+  parameters.push_back(static_cast<std::int32_t>(dispatch.workgroups));
+  std::vector<void*> addresses;
+  for (Pointer& pointer : pointers) addresses.push_back(&pointer);
+  for (std::int32_t& parameter : parameters) addresses.push_back(&parameter);
+  const Status status = api.launch(function_, static_cast<unsigned>(dispatch.workgroups), 1, 1, threads_, 1, 1,
+                                   shared_bytes_, stream, addresses.data(), nullptr);
+  if (status == kSuccess) return {};
+  return run_failure(
+      fmt::format("the launch of {} workgroups of {} threads with {} bytes of shared memory is refused: {}",
+                  dispatch.workgroups, threads_, shared_bytes_, api.words(status)),
+      place);
+}
+
+}  // namespace aicf::cuda

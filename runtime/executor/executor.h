@@ -1,0 +1,61 @@
+#pragma once
+
+// Runs a program on a device: binds symbols, plans the arena, uploads constants once, launches, downloads outputs.
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/driver.h"
+
+namespace aicf {
+
+/// Sizes before anything runs.
+struct MemoryPlan {
+  std::uint64_t weights = 0;       ///< bytes of constants on the device
+  std::uint64_t inputs_outputs = 0;
+  std::uint64_t arena = 0;         ///< bytes of the arena for intermediates (peak, with reuse)
+  std::uint64_t live_peak = 0;     ///< largest sum of live intermediates at any launch
+  std::uint64_t sum_of_tensors = 0;///< what the intermediates would take without reuse
+  std::vector<std::uint64_t> offsets;  ///< arena offset per Program::buffers entry (intermediates only)
+};
+
+/// Liveness and best-fit reuse; `alignment` is the device's. Errors: unbound symbols, sizes beyond 2^46 bytes.
+Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::string, std::int64_t>& symbols, std::size_t alignment);
+
+struct LaunchRecord {
+  std::string region, kernel;
+  double milliseconds = 0;
+  std::uint64_t workgroups = 0;
+  DispatchCounters counters;  ///< per kernel argument, where the driver counts
+};
+
+struct RunResult {
+  NamedTensors outputs;  ///< by the program's buffer names (graph node names)
+  std::vector<LaunchRecord> launches;
+  MemoryPlan memory;
+  double milliseconds = 0;  ///< wall time of launches and waits, transfers excluded
+};
+
+struct RunOptions {
+  bool timings = true;
+  std::uint64_t max_memory = 0;  ///< bytes on the device; 0 = no limit. Refused before anything is allocated.
+};
+
+/// A program loaded on a device; reusable for many runs. Kernels are loaded and constants uploaded once.
+class Executor {
+ public:
+  static Result<std::unique_ptr<Executor>> create(Device& device, const Program& program);
+  ~Executor();
+  /// Inputs by buffer name in the model's types; symbols must be bound. Integers are checked against the 32-bit device
+  /// storage (bad_input names tensor and value).
+  Result<RunResult> run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols, const RunOptions& options = {});
+
+ private:
+  struct Impl;
+  explicit Executor(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace aicf

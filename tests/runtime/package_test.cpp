@@ -1,0 +1,232 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <random>
+
+#include "runtime/artifact.h"
+#include "tests/runtime/temp_dir.h"
+
+namespace aicf {
+namespace {
+
+using testing::HasSubstr;
+
+const Expr n = Expr::symbol("n"), seq = Expr::symbol("seq len");
+
+Program make_program(const std::string& target) {
+  Program program;
+  program.target = target;
+  program.driver = "vulkan";
+  program.symbols = {"n", "seq len"};
+  KernelBinary kernel;
+  kernel.name = "region_0";
+  kernel.kind = BinaryKind::cuda_source;
+  kernel.bytes = std::string("\x03\x02\x23\x07\0\xff\xfe", 7);
+  kernel.source = "void main() {}\n";
+  kernel.arguments = {{"x", DType::f16, false, true}, {"out", DType::f32, true, false}};
+  kernel.parameters = {"n"};
+  kernel.workgroup_size = 128;
+  kernel.subgroup_size = 32;
+  kernel.workgroup_memory_bytes = 4096;
+  kernel.compiler_log = "ptxas info: \xff 40 registers";
+  kernel.statistics = {{"registers", 40}, {"spill_bytes", 0}};
+  program.kernels = {kernel};
+  program.launches = {{0, {0, 1}, {n}, ceildiv(n, 128), less(n, 4096), "map_0"},
+                      {0, {2, 1}, {seq * 2 - 1}, Expr(3), {}, "map_1"}};
+  program.buffers = {{"x", BufferPlan::Kind::input, DType::f16, {n, 64}, -1, 0, 0},
+                     {"out", BufferPlan::Kind::output, DType::f32, {n, seq}, -1, 0, 1},
+                     {"w", BufferPlan::Kind::constant, DType::f16, {Expr(5)}, 0, 1, 1}};
+  Tensor weights(DType::f16, {5});
+  for (int i = 0; i < 5; ++i) weights.set(i, i + 0.5);
+  program.constants = {weights};
+  return program;
+}
+
+Package make_package() {
+  return {"model", {make_program("lavapipe"), make_program("sm_80")}};
+}
+
+void expect_equal(const Program& a, const Program& b) {
+  EXPECT_EQ(a.target, b.target);
+  EXPECT_EQ(a.driver, b.driver);
+  EXPECT_EQ(a.symbols, b.symbols);
+  ASSERT_EQ(a.kernels.size(), b.kernels.size());
+  for (std::size_t i = 0; i < a.kernels.size(); ++i) {
+    const KernelBinary &x = a.kernels[i], &y = b.kernels[i];
+    EXPECT_EQ(std::tie(x.name, x.kind, x.bytes, x.source, x.parameters, x.workgroup_size, x.subgroup_size,
+                       x.workgroup_memory_bytes, x.compiler_log, x.statistics),
+              std::tie(y.name, y.kind, y.bytes, y.source, y.parameters, y.workgroup_size, y.subgroup_size,
+                       y.workgroup_memory_bytes, y.compiler_log, y.statistics));
+    ASSERT_EQ(x.arguments.size(), y.arguments.size());
+    for (std::size_t k = 0; k < x.arguments.size(); ++k) {
+      const KernelArgument &p = x.arguments[k], &q = y.arguments[k];
+      EXPECT_EQ(std::tie(p.name, p.type, p.written, p.read), std::tie(q.name, q.type, q.written, q.read));
+    }
+  }
+  ASSERT_EQ(a.launches.size(), b.launches.size());
+  for (std::size_t i = 0; i < a.launches.size(); ++i) {
+    const Launch &x = a.launches[i], &y = b.launches[i];
+    EXPECT_EQ(std::tie(x.kernel, x.buffers, x.parameters, x.workgroups, x.guard, x.region),
+              std::tie(y.kernel, y.buffers, y.parameters, y.workgroups, y.guard, y.region));
+  }
+  ASSERT_EQ(a.buffers.size(), b.buffers.size());
+  for (std::size_t i = 0; i < a.buffers.size(); ++i) {
+    const BufferPlan &x = a.buffers[i], &y = b.buffers[i];
+    EXPECT_EQ(std::tie(x.name, x.kind, x.type, x.shape, x.constant, x.first_use, x.last_use),
+              std::tie(y.name, y.kind, y.type, y.shape, y.constant, y.first_use, y.last_use));
+  }
+  ASSERT_EQ(a.constants.size(), b.constants.size());
+  for (std::size_t i = 0; i < a.constants.size(); ++i) {
+    EXPECT_EQ(a.constants[i].type(), b.constants[i].type());
+    EXPECT_EQ(a.constants[i].shape(), b.constants[i].shape());
+    EXPECT_TRUE(std::ranges::equal(a.constants[i].bytes(), b.constants[i].bytes()));
+  }
+}
+
+std::string error_of(const std::string& path) {
+  const auto result = read_package(path);
+  EXPECT_FALSE(result.has_value()) << path;
+  if (result) return "";
+  EXPECT_EQ(result.error().kind, ErrorKind::bad_input);
+  return result.error().text();
+}
+
+/// `file` with the checksum that its content asks for: what is tested is the check behind the checksum.
+std::string with_checksum(std::string file) {
+  const std::uint64_t hash = XXH3_64bits(file.data(), file.size() - 8);
+  for (int i = 0; i < 8; ++i) file[file.size() - 8 + static_cast<std::size_t>(i)] = static_cast<char>(hash >> (8 * i));
+  return file;
+}
+
+TEST(Package, RoundTrip) {
+  const TempDir dir;
+  const Package package = make_package();
+  ASSERT_TRUE(write_package(dir.file("p.aicf"), package).has_value());
+  const auto back = read_package(dir.file("p.aicf"));
+  ASSERT_TRUE(back.has_value()) << back.error().text();
+  EXPECT_EQ(back->model_name, "model");
+  ASSERT_EQ(back->programs.size(), 2u);
+  for (int i = 0; i < 2; ++i) expect_equal(back->programs[i], package.programs[i]);
+  EXPECT_FALSE(back->programs[0].launches[1].guard);
+}
+
+TEST(Package, ConstantsAreSharedAlignedAndOutliveTheReader) {
+  const TempDir dir;
+  Package package = make_package();
+  for (Program& program : package.programs) program.constants = {Tensor(DType::f32, {100000})};
+  ASSERT_TRUE(write_package(dir.file("p.aicf"), package).has_value());
+  EXPECT_LT(std::filesystem::file_size(dir.file("p.aicf")), 450000u);
+  auto back = read_package(dir.file("p.aicf"));
+  ASSERT_TRUE(back.has_value());
+  const Tensor constant = back->programs[1].constants[0];
+  EXPECT_EQ(constant.bytes().data(), back->programs[0].constants[0].bytes().data());
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(constant.bytes().data()) % 64, 0u);
+  back = bad_input("dropped");
+  std::filesystem::remove(dir.file("p.aicf"));
+  EXPECT_EQ(constant.at(99999), 0.0);
+}
+
+TEST(Package, EqualPackagesGiveEqualBytes) {
+  const TempDir dir;
+  ASSERT_TRUE(write_package(dir.file("a"), make_package()).has_value());
+  const auto back = read_package(dir.file("a"));
+  ASSERT_TRUE(back.has_value());
+  ASSERT_TRUE(write_package(dir.file("b"), *back).has_value());
+  EXPECT_EQ(read_file(dir.file("a")), read_file(dir.file("b")));
+}
+
+TEST(Package, ForeignAndNewerFilesAreNamed) {
+  const TempDir dir;
+  const std::string path = dir.file("p");
+  write_file(path, "");
+  EXPECT_THAT(error_of(path), HasSubstr("not an AICF package"));
+  write_file(path, "PK\x03\x04 something else entirely");
+  EXPECT_THAT(error_of(path), HasSubstr("not an AICF package"));
+  write_file(path, "AICFPKG2" + std::string(100, '\0'));
+  EXPECT_THAT(error_of(path), HasSubstr("another AICF version"));
+  write_file(path, "AICFPKG1");
+  EXPECT_THAT(error_of(path), HasSubstr("truncated"));
+  ASSERT_TRUE(write_package(path, make_package()).has_value());
+  std::string file = read_file(path);
+  const std::size_t at = file.find("\"version\":1");
+  ASSERT_NE(at, std::string::npos);
+  file[at + 10] = '2';
+  write_file(path, with_checksum(file));
+  EXPECT_THAT(error_of(path), HasSubstr("another AICF version"));
+  EXPECT_THAT(error_of(dir.file("absent")), HasSubstr("No such file"));
+}
+
+TEST(Package, EveryTruncationAndEveryFlippedByteIsFound) {
+  const TempDir dir;
+  const std::string path = dir.file("p");
+  ASSERT_TRUE(write_package(path, make_package()).has_value());
+  const std::string whole = read_file(path);
+  for (std::size_t size = 0; size < whole.size(); size += 31) {
+    write_file(path, whole.substr(0, size));
+    error_of(path);
+  }
+  for (std::size_t at = 0; at < whole.size(); at += 23) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
+    write_file(path, damaged);
+    error_of(path);
+  }
+}
+
+TEST(Package, MalformedHeadersBehindAValidChecksumAreRefused) {
+  const TempDir dir;
+  const std::string path = dir.file("p");
+  ASSERT_TRUE(write_package(path, make_package()).has_value());
+  const std::string whole = read_file(path);
+  const auto replaced = [&](const std::string& from, std::string to) {
+    std::string file = whole;
+    const std::size_t at = file.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    to.resize(from.size(), ' ');
+    file.replace(at, from.size(), to);
+    write_file(path, with_checksum(file));
+    return error_of(path);
+  };
+  EXPECT_THAT(replaced("\"kernel\":0", "\"kernel\":1"), HasSubstr("kernel 1 does not exist"));
+  EXPECT_THAT(replaced("\"buffers\":[0,1]", "\"buffers\":[0,9]"), HasSubstr("buffer 9 does not exist"));
+  EXPECT_THAT(replaced("\"buffers\":[0,1]", "\"buffers\":[0]"), HasSubstr("does not match its arguments"));
+  EXPECT_THAT(replaced("\"n < 4096\"", "\"n + 4096\""), HasSubstr("not a condition"));
+  EXPECT_THAT(replaced("\"n < 4096\"", "\"m < 4096\""), HasSubstr("unknown name 'm'"));
+  EXPECT_THAT(replaced("\"offset\":0", "\"offset\":1"), HasSubstr("outside the file"));
+  EXPECT_THAT(replaced("\"shape\":[5]", "\"shape\":[6]"), HasSubstr("disagree in size"));
+  EXPECT_THAT(replaced("\"shape\":[5]", "\"shape\":5"), HasSubstr("not a list"));
+  EXPECT_THAT(replaced("\"target\"", "\"tarXet\""), HasSubstr("'target' is missing"));
+  EXPECT_THAT(replaced("\"workgroup_size\":128", "\"workgroup_size\":-12"), HasSubstr("integer in range"));
+  EXPECT_THAT(replaced("{\"blobs\"", "[\"blobs\""), HasSubstr("malformed"));
+}
+
+TEST(Package, RandomHeadersNeverCrash) {
+  const TempDir dir;
+  const std::string path = dir.file("p");
+  ASSERT_TRUE(write_package(path, make_package()).has_value());
+  const std::string whole = read_file(path);
+  std::mt19937 engine(9);
+  const std::string alphabet = "0123456789[]{}\",:-. ne\xff";
+  for (int trial = 0; trial < 500; ++trial) {
+    std::string file = whole;
+    for (unsigned k = 1 + engine() % 4; k > 0; --k) file[8 + engine() % 1800] = alphabet[engine() % alphabet.size()];
+    write_file(path, with_checksum(file));
+    const auto result = read_package(path);
+    if (!result) {
+      ASSERT_EQ(result.error().kind, ErrorKind::bad_input);
+    }
+  }
+}
+
+TEST(Package, NamesThatAreNotUtf8AreRefused) {
+  const TempDir dir;
+  Package package = make_package();
+  package.programs[0].buffers[0].name = "\xff";
+  const auto result = write_package(dir.file("p"), package);
+  ASSERT_FALSE(result.has_value());
+  EXPECT_THAT(result.error().text(), HasSubstr("not UTF-8"));
+}
+
+}  // namespace
+}  // namespace aicf

@@ -1,0 +1,92 @@
+#pragma once
+
+// What every subcommand shares: options, loading, devices, inputs, and the two ways to speak (text, one JSON document).
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/compile.h"
+#include "frontend/model.h"
+#include "runtime/driver.h"
+#include "runtime/executor/executor.h"
+
+namespace aicf::command {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string model;
+  std::vector<std::string> devices, targets, forced, bind;
+  std::string inputs, outputs, expect, output, stage = "all", region, against;
+  std::string fusion = "on", optimize_for = "throughput", cache = "on";
+  std::uint64_t seed = 1, max_memory = 0;
+  int repetitions = 10;
+  double absolute = 1e-5, relative = 1e-4;
+  bool json = false, dot = false;
+};
+
+/// Exit statuses of the command.
+enum Exit : int { right = 0, differs = 1, bad = 2, not_supported = 3 };
+
+/// A place that computes a model: the float64 reference, or a device with the target compiled for it.
+struct Place {
+  std::string id;
+  bool reference = false;
+  std::unique_ptr<Device> device;
+  Target target;
+};
+
+/// "reference", "vulkan:…", "cuda-emulation:…", "cuda:…".
+Result<Place> open_place(const std::string& id);
+
+struct LoadedModel {
+  Model model;
+  NamedTensors inputs;
+  std::map<std::string, std::int64_t> symbols;
+  std::string inputs_from;  ///< "values from seed 1" or the file
+};
+
+/// --bind NAME=VALUE entries.
+Result<std::map<std::string, std::int64_t>> bindings(const Options& options);
+/// The model with its dims bound by the given inputs or --bind; inputs from the file or made from the seed.
+Result<LoadedModel> load(const Options& options, bool need_inputs);
+Result<CompileOptions> compile_options(const Options& options, const std::map<std::string, std::int64_t>& symbols, bool fuse);
+
+/// Runs at a place. Outputs carry the model's output names.
+struct Outcome {
+  NamedTensors outputs;
+  RunResult run;
+  CompiledModel compiled;
+  double compile_seconds = 0, load_seconds = 0;
+};
+Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& options, bool fuse);
+Result<NamedTensors> run_reference(const LoadedModel& loaded);
+
+/// Comparison with NaN in the same places.
+struct Difference {
+  double max_abs = 0, max_rel = 0;  ///< relative to the largest expected magnitude
+  bool nan_differs = false, shape_differs = false;
+  std::string tensor;               ///< of the worst element
+  std::int64_t element = -1;
+  double got = 0, wanted = 0;
+  bool within(double absolute, double relative) const { return !nan_differs && !shape_differs && (max_abs <= absolute || max_rel <= relative); }
+};
+Difference compare(const NamedTensors& got, const NamedTensors& wanted);
+
+Json to_json(const Difference& d, double absolute, double relative);
+std::string bytes_text(std::uint64_t bytes);
+
+Result<int> devices(const Options& options);
+Result<int> compile(const Options& options);
+Result<int> run(const Options& options);
+Result<int> verify(const Options& options);
+Result<int> explain(const Options& options);
+Result<int> bench(const Options& options);
+/// Fused and unfused plan side by side on every device.
+Result<int> compare_plans(const Options& options);
+
+}  // namespace aicf::command

@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <random>
+
+#include "mir/graph/oracle.h"
+#include "tools/aicf/command.h"
+
+namespace aicf::command {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// Standard normal values for floats; small integers elsewhere. The same seed gives the same values on every machine:
+// only the generator's raw bits are used, no library distribution.
+Tensor make_tensor(DType type, const std::vector<std::int64_t>& shape, std::mt19937_64& bits) {
+  Tensor t(type, shape);
+  auto uniform = [&] { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; };
+  for (std::int64_t i = 0; i < t.size(); ++i) {
+    if (is_float(type)) t.set(i, std::sqrt(-2 * std::log(uniform())) * std::cos(6.283185307179586 * uniform()));
+    else t.set(i, type == DType::boolean ? static_cast<double>(bits() & 1) : static_cast<double>(bits() % 8));
+  }
+  return t;
+}
+
+}  // namespace
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes < 10240) return fmt::format("{} B", bytes);
+  if (bytes < 10ull << 20) return fmt::format("{:.1f} KiB", static_cast<double>(bytes) / 1024);
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+Result<std::map<std::string, std::int64_t>> bindings(const Options& options) {
+  std::map<std::string, std::int64_t> out;
+  for (const std::string& b : options.bind) {
+    auto eq = b.find('=');
+    std::string value = eq == std::string::npos ? "" : b.substr(eq + 1);
+    if (eq == 0 || value.empty() || value.size() > 15 || !std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; }))
+      return bad_input(fmt::format("--bind {}: NAME=VALUE with a whole number is needed", b));
+    out[b.substr(0, eq)] = std::stoll(value);
+  }
+  return out;
+}
+
+Result<Place> open_place(const std::string& id) {
+  Place place{id, id == "reference", nullptr, {}};
+  if (place.reference) return place;
+  AICF_TRY(place.device, open_device(id));
+  const DeviceInfo& info = place.device->info();
+  for (const Backend* b : backends()) {
+    auto model = b->model_of(info.driver, info.name, info.properties);
+    if (!model) continue;
+    BinaryKind kind = info.driver == "cuda_emulation" ? BinaryKind::cuda_source : b->binary_kind();
+    place.target = {id, b, std::move(*model), kind, info.driver};
+    return place;
+  }
+  return unsupported(fmt::format("no backend compiles for the device '{}'", id));
+}
+
+Result<LoadedModel> load(const Options& options, bool need_inputs) {
+  LoadedModel out;
+  AICF_TRY(auto bound, bindings(options));
+  ImportOptions import{bound};
+  AICF_TRY(out.model, load_model(options.model, import));
+  if (!options.inputs.empty()) {
+    AICF_TRY(NamedTensors given, read_tensors(options.inputs));
+    for (const SemanticInput& i : out.model.semantic.inputs)
+      if (auto it = given.find(i.name); it != given.end()) out.inputs.insert(*it);
+    out.inputs_from = options.inputs;
+    AICF_TRY(out.symbols, bind_symbols(out.model, out.inputs));
+  }
+  out.symbols.insert(bound.begin(), bound.end());
+  // Sizes that are known now make a plan for exactly them.
+  if (!out.symbols.empty()) {
+    import.bindings = out.symbols;
+    AICF_TRY(out.model, load_model(options.model, import));
+  }
+  if (!need_inputs) return out;
+  std::mt19937_64 bits(options.seed);
+  bool made = false;
+  for (const SemanticInput& i : out.model.semantic.inputs) {
+    std::vector<std::int64_t> shape;
+    for (const Expr& d : i.shape) {
+      auto v = evaluate_int(d, out.symbols);
+      if (!v) return bad_input(fmt::format("input '{}' has the symbolic size '{}': give --inputs or --bind {}=N", i.name, to_string(d), to_string(d)));
+      shape.push_back(*v);
+    }
+    if (out.inputs.contains(i.name)) continue;
+    if (!options.inputs.empty()) return bad_input(fmt::format("{} has no array for the input '{}'", options.inputs, i.name));
+    AICF_TRY([[maybe_unused]] std::int64_t elements, checked_size(i.type, shape));
+    out.inputs[i.name] = make_tensor(i.type, shape, bits);
+    made = true;
+  }
+  if (made) out.inputs_from = fmt::format("values from seed {}", options.seed);
+  return out;
+}
+
+Result<CompileOptions> compile_options(const Options& options, const std::map<std::string, std::int64_t>& symbols, bool fuse) {
+  CompileOptions out;
+  out.fuse = fuse;
+  out.schedule.optimize_for_first_run = options.optimize_for == "first-run";
+  out.schedule.size_hints = symbols;
+  for (const std::string& f : options.forced) {
+    auto eq = f.find('=');
+    if (eq == std::string::npos || eq == 0) return bad_input(fmt::format("--schedule {}: KEY=VALUE is needed", f));
+    out.schedule.forced[f.substr(0, eq)] = f.substr(eq + 1);
+  }
+  return out;
+}
+
+Result<NamedTensors> run_reference(const LoadedModel& loaded) {
+  AICF_TRY(NamedTensors values, evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols));
+  NamedTensors out;
+  for (const auto& [output, node] : loaded.model.output_of) out[output] = values.at(node);
+  return out;
+}
+
+Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& options, bool fuse) {
+  Outcome out;
+  if (place.reference) {
+    AICF_TRY(out.outputs, run_reference(loaded));
+    return out;
+  }
+  AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
+  auto start = std::chrono::steady_clock::now();
+  AICF_TRY(out.compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
+  out.compile_seconds = seconds_since(start);
+  start = std::chrono::steady_clock::now();
+  AICF_TRY(auto executor, Executor::create(*place.device, out.compiled.program));
+  out.load_seconds = seconds_since(start);
+  RunOptions run;
+  run.max_memory = options.max_memory;
+  AICF_TRY(out.run, executor->run(loaded.inputs, loaded.symbols, run));
+  for (const auto& [output, node] : loaded.model.output_of) {
+    auto value = out.run.outputs.find(node);
+    if (value == out.run.outputs.end()) {  // handed through: an input or a constant of the model
+      AICF_TRY(NamedTensors through, evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols, {node}));
+      out.outputs[output] = through.at(node);
+    } else {
+      out.outputs[output] = value->second;
+    }
+  }
+  return out;
+}
+
+Difference compare(const NamedTensors& got, const NamedTensors& wanted) {
+  Difference d;
+  double worst = -1;
+  for (const auto& [name, w] : wanted) {
+    auto it = got.find(name);
+    if (it == got.end() || it->second.shape() != w.shape()) {
+      d.shape_differs = true;
+      d.tensor = name;
+      continue;
+    }
+    double largest = 0, error = 0;
+    std::int64_t at = -1;
+    for (std::int64_t i = 0; i < w.size(); ++i) {
+      double a = it->second.at(i), b = w.at(i);
+      if (std::isnan(a) != std::isnan(b) && !d.nan_differs) {
+        d.nan_differs = true;
+        d.tensor = name, d.element = i, d.got = a, d.wanted = b;
+      }
+      if (std::isnan(a) || std::isnan(b) || a == b) {
+        if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
+        continue;
+      }
+      if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
+      double e = std::isinf(a) || std::isinf(b) ? std::numeric_limits<double>::infinity() : std::abs(a - b);
+      if (e > error) error = e, at = i;
+    }
+    d.max_abs = std::max(d.max_abs, error);
+    d.max_rel = std::max(d.max_rel, error == 0 ? 0 : largest > 0 ? error / largest : std::numeric_limits<double>::infinity());
+    if (error > worst && at >= 0 && !d.nan_differs) worst = error, d.tensor = name, d.element = at, d.got = it->second.at(at), d.wanted = w.at(at);
+  }
+  return d;
+}
+
+Json to_json(const Difference& d, double absolute, double relative) {
+  Json j{{"ok", d.within(absolute, relative)}, {"max_abs", d.max_abs}, {"max_rel", d.max_rel}};
+  j["first_bad"] = nullptr;
+  if (!d.within(absolute, relative)) {
+    Json bad{{"tensor", d.tensor}, {"element", d.element}, {"got", d.got}, {"wanted", d.wanted}};
+    if (d.nan_differs) bad["reason"] = "NaN in different places";
+    if (d.shape_differs) bad["reason"] = "missing or of another shape";
+    j["first_bad"] = bad;
+  }
+  return j;
+}
+
+}  // namespace aicf::command

@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mir/kernel/search.h"
+#include "tools/aicf/report.h"
+
+namespace aicf::command {
+
+namespace {
+
+struct PlanFigures {
+  std::size_t launches = 0, tensors = 0;
+  std::uint64_t bytes = 0, inner_bytes = 0;
+  double ms = 0;
+  Difference difference;
+};
+
+std::uint64_t buffer_bytes(const BufferPlan& b, const std::map<std::string, std::int64_t>& symbols) {
+  std::uint64_t n = device_size(b.type);
+  for (const Expr& d : b.shape) n *= static_cast<std::uint64_t>(evaluate_int(d, symbols).value_or(0));
+  return n;
+}
+
+// Tensors that exist only inside attention: values over rows of Q and keys.
+std::set<std::string> inner_tensors(const CompiledModel& compiled) {
+  std::set<std::string> out;
+  for (const CompiledRegion& r : compiled.regions) {
+    if (!r.region.roles) continue;
+    for (const Statement& s : r.region.statements)
+      if (std::ranges::find(s.axes, "kv") != s.axes.end() && std::ranges::find(s.axes, "q") != s.axes.end()) out.insert(s.node);
+  }
+  return out;
+}
+
+Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Options& options, bool fuse, const NamedTensors& expected,
+                            std::set<std::string>& inner, CompiledModel* keep) {
+  PlanFigures f;
+  AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
+  AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
+  if (fuse) inner = inner_tensors(compiled);
+  AICF_TRY(auto executor, Executor::create(*place.device, compiled.program));
+  std::vector<double> ms;
+  RunResult run;
+  int repetitions = place.target.kind == BinaryKind::cuda_source ? 1 : 6;
+  for (int i = 0; i < repetitions; ++i) {
+    AICF_TRY(run, executor->run(loaded.inputs, loaded.symbols));
+    if (i > 0 || repetitions == 1) ms.push_back(run.milliseconds);
+  }
+  std::ranges::sort(ms);
+  f.ms = ms[ms.size() / 2];
+  f.launches = run.launches.size();
+  for (const BufferPlan& b : compiled.program.buffers) {
+    if (b.kind != BufferPlan::Kind::intermediate && b.kind != BufferPlan::Kind::output) continue;
+    ++f.tensors;
+    f.bytes += buffer_bytes(b, loaded.symbols);
+    if (inner.contains(b.name)) f.inner_bytes += buffer_bytes(b, loaded.symbols);
+  }
+  NamedTensors outputs;
+  for (const auto& [output, node] : loaded.model.output_of)
+    if (auto it = run.outputs.find(node); it != run.outputs.end()) outputs[output] = it->second;
+  f.difference = compare(outputs, expected);
+  if (keep) *keep = std::move(compiled);
+  return f;
+}
+
+void print_found(const LoadedModel& loaded, const CompiledModel& compiled) {
+  std::map<std::string, int> kinds;
+  for (const CompiledRegion& r : compiled.regions) ++kinds[std::string(name(r.region.kind))];
+  std::string regions;
+  for (const auto& [kind, n] : kinds) regions += fmt::format("{}{} {}", regions.empty() ? "" : ", ", n, kind);
+  fmt::print("{}: {} operations become {} regions: {}\n", loaded.model.name, loaded.model.semantic.nodes.size(), compiled.regions.size(), regions);
+  for (const CompiledRegion& r : compiled.regions) {
+    if (!r.region.roles) continue;
+    const AttentionRoles& roles = *r.region.roles;
+    fmt::print("found    {}: q = {}, k = {}, v = {}\n         scale {}, mask {}\n         from {}\n", r.region.name, roles.q, roles.k, roles.v, roles.scale, roles.mask, fmt::join(r.region.origin, ", "));
+    for (const Stream& s : r.chosen.scheduled.region.streams) {
+      fmt::print("derived  one pass over {}; states", s.axis);
+      for (const StateDecl& d : s.states) fmt::print(" {}[{}]", d.name, fmt::join(d.axes, ", "));
+      fmt::print("\n");
+      for (const RepairGroup& g : s.repairs) fmt::print("         repair of ({}) when {} moves: {}\n", fmt::join(g.states, ", "), fmt::join(g.references, ", "), to_string(g.repair.front()));
+    }
+  }
+}
+
+}  // namespace
+
+Result<int> compare_plans(const Options& given) {
+  Options options = given;
+  if (options.devices.empty()) options.devices = {"vulkan"};
+  AICF_TRY(LoadedModel loaded, load(options, true));
+  NamedTensors expected;
+  if (options.expect.empty()) {
+    AICF_TRY(expected, run_reference(loaded));
+  } else {
+    AICF_TRY(expected, read_tensors(options.expect));
+  }
+  bool ok = true, said = false;
+  Json report = Json::array();
+  for (const std::string& id : options.devices) {
+    AICF_TRY(Place place, open_place(id));
+    std::set<std::string> inner;
+    CompiledModel compiled;
+    AICF_TRY(PlanFigures fused, measure(place, loaded, options, true, expected, inner, &compiled));
+    AICF_TRY(PlanFigures unfused, measure(place, loaded, options, false, expected, inner, nullptr));
+    ok &= fused.difference.within(options.absolute, options.relative) && unfused.difference.within(options.absolute, options.relative);
+    if (options.json) {
+      auto figures = [&](const PlanFigures& f) {
+        Json j{{"launches", f.launches}, {"tensors_written", f.tensors}, {"bytes_written", f.bytes}, {"score_bytes", f.inner_bytes}, {"median_ms", f.ms}};
+        j["difference"] = to_json(f.difference, options.absolute, options.relative);
+        return j;
+      };
+      report.push_back({{"device", id}, {"fused", figures(fused)}, {"unfused", figures(unfused)}});
+      continue;
+    }
+    if (!said) print_found(loaded, compiled);
+    said = true;
+    fmt::print("\n{} ({}, {})\n", id, place.device->info().name, place.target.model.title);
+    for (const CompiledRegion& r : compiled.regions) {
+      if (!r.region.roles) continue;
+      const Schedule& s = r.chosen.scheduled.schedule;
+      fmt::print("schedule {}\n", summary(s));
+      for (const std::string& reason : s.reasons) fmt::print("  because {}\n", reason);
+      if (!s.runner_up.empty()) fmt::print("  runner-up {}\n", s.runner_up);
+    }
+    fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11} {:>11}\n", "plan", "launches", "tensors written", "bytes written", "of scores, probabilities", "median ms", "max error");
+    for (const auto& [label, f] : {std::pair{"fused", &fused}, std::pair{"unfused", &unfused}})
+      fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11.2f} {:>11.1e}{}\n", label, f->launches, f->tensors, f->bytes, f->inner_bytes, f->ms, f->difference.max_abs,
+                 f->difference.within(options.absolute, options.relative) ? "" : "  DIFFERS");
+  }
+  if (options.json) fmt::print("{}\n", Json{{"devices", report}, {"ok", ok}}.dump());
+  else fmt::print("\n{}\n", ok ? "every plan equals the expected values" : "a plan differs from the expected values");
+  return ok ? right : differs;
+}
+
+}  // namespace aicf::command

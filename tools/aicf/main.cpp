@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/aicf/command.h"
+
+namespace {
+
+using aicf::command::Options;
+
+void add_model(CLI::App* app, Options& o) {
+  app->add_option("MODEL", o.model, "ONNX file, text form (.aicf), or a package where one can be run")->required();
+  app->add_option("--bind", o.bind, "size of a symbolic dimension, NAME=VALUE")->take_all();
+}
+
+void add_choices(CLI::App* app, Options& o) {
+  app->add_option("--fusion", o.fusion, "on: derive streaming regions; off: every operation alone")->check(CLI::IsMember({"on", "off"}));
+  app->add_option("--schedule", o.forced, "force a choice, KEY=VALUE (residency.k=workgroup, tile.q=32, split=4)")->take_all();
+  app->add_option("--optimize-for", o.optimize_for, "what the schedule minimises")->check(CLI::IsMember({"first-run", "throughput"}));
+  app->add_option("--cache", o.cache, "AICF's own caches")->check(CLI::IsMember({"on", "off"}));
+}
+
+void add_values(CLI::App* app, Options& o) {
+  app->add_option("--inputs", o.inputs, ".npz or .npy; without it values are made from the seed");
+  app->add_option("--seed", o.seed, "seed of made values");
+  app->add_option("--max-memory", o.max_memory, "bytes a run may take on a device")->transform(CLI::AsSizeValue(false));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"AICF derives streaming kernels from tensor graphs, for Vulkan and CUDA"};
+  app.require_subcommand(1);
+  Options o;
+  app.fallthrough();
+  app.add_flag("--json", o.json, "one JSON document on stdout");
+
+  auto* devices = app.add_subcommand("devices", "what can run here and what can be compiled for");
+
+  auto* compile = app.add_subcommand("compile", "one package for one or several targets");
+  add_model(compile, o);
+  compile->add_option("-o,--output", o.output, "package file")->required();
+  compile->add_option("--target", o.targets, "profile or device")->required()->take_all();
+  add_choices(compile, o);
+
+  auto* run = app.add_subcommand("run", "run a model or package on a device");
+  add_model(run, o);
+  run->add_option("--device", o.devices, "reference, vulkan:NAME, cuda-emulation[:ARCH], cuda:INDEX")->take_all();
+  run->add_option("--outputs", o.outputs, "write outputs to this .npz");
+  add_values(run, o);
+  add_choices(run, o);
+
+  auto* verify = app.add_subcommand("verify", "compare devices with the float64 reference, expected values and each other");
+  add_model(verify, o);
+  verify->add_option("--device", o.devices, "as for run; several allowed")->take_all();
+  verify->add_option("--expect", o.expect, ".npz of right values");
+  verify->add_option("--abs", o.absolute, "absolute tolerance");
+  verify->add_option("--rel", o.relative, "tolerance relative to the largest expected magnitude");
+  add_values(verify, o);
+  add_choices(verify, o);
+
+  auto* explain = app.add_subcommand("explain", "what was found, derived and chosen, level by level");
+  add_model(explain, o);
+  explain->add_option("--target", o.targets, "profile or device; several allowed")->take_all();
+  explain->add_option("--stage", o.stage, "level to print")
+      ->check(CLI::IsMember({"all", "summary", "semantic", "canonical", "region", "stream", "schedule", "kernel", "source", "binary"}));
+  explain->add_option("--region", o.region, "only this region");
+  explain->add_flag("--dot", o.dot, "Graphviz instead of text (semantic, canonical, stream)");
+  add_choices(explain, o);
+
+  auto* bench = app.add_subcommand("bench", "medians on devices");
+  add_model(bench, o);
+  bench->add_option("--device", o.devices, "as for run; several allowed")->take_all();
+  bench->add_option("--against", o.against, "also measure this plan")->check(CLI::IsMember({"unfused"}));
+  bench->add_option("--reps", o.repetitions, "repetitions")->check(CLI::Range(1, 100000));
+  add_values(bench, o);
+  add_choices(bench, o);
+
+  auto* compare = app.add_subcommand("compare", "the fused and the unfused plan side by side, on every device");
+  add_model(compare, o);
+  compare->add_option("--device", o.devices, "as for run; several allowed")->take_all();
+  compare->add_option("--expect", o.expect, ".npz of right values (default: the reference)");
+  add_values(compare, o);
+  add_choices(compare, o);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    int status = app.exit(e);
+    return status == 0 ? 0 : aicf::command::bad;
+  }
+
+  aicf::Result<int> status = devices->parsed()   ? aicf::command::devices(o)
+                             : compile->parsed() ? aicf::command::compile(o)
+                             : run->parsed()     ? aicf::command::run(o)
+                             : verify->parsed()  ? aicf::command::verify(o)
+                             : compare->parsed() ? aicf::command::compare_plans(o)
+                             : explain->parsed() ? aicf::command::explain(o)
+                                                 : aicf::command::bench(o);
+  if (status) return *status;
+  const aicf::Diagnostic& d = status.error();
+  const int code = d.kind == aicf::ErrorKind::unsupported ? aicf::command::not_supported
+                   : d.kind == aicf::ErrorKind::bad_input ? aicf::command::bad
+                                                          : aicf::command::differs;
+  fmt::print(stderr, "aicf: {}\n", d.text());
+  if (o.json) fmt::print("{}\n", aicf::command::Json{{"error", d.text()}, {"exit", code}}.dump());
+  return code;
+}

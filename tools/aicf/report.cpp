@@ -1,0 +1,106 @@
+#include "tools/aicf/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mir/kernel/search.h"
+
+namespace aicf::command {
+
+std::vector<std::string> materialised(const CompiledRegion& region) {
+  std::vector<std::string> out;
+  for (const RegionOutput& o : region.region.outputs) out.push_back(o.tensor);
+  for (const ScratchBuffer& s : region.chosen.lowered.scratch) out.push_back(s.name);
+  return out;
+}
+
+std::string region_line(const CompiledRegion& r) {
+  std::string streams;
+  for (const Stream& s : r.chosen.scheduled.region.streams) {
+    std::string states;
+    for (const StateDecl& d : s.states) states += (states.empty() ? "" : ", ") + d.name;
+    streams += fmt::format("{}streams {}{}", streams.empty() ? "" : "; ", s.axis, states.empty() ? "" : fmt::format(" (states {})", states));
+  }
+  return fmt::format("{}: {}; writes {}", r.region.name, streams.empty() ? "no reduction" : streams, fmt::join(materialised(r), ", "));
+}
+
+std::string cost_text(const PredictedCost& cost) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (const auto& [cause, us] : cost.microseconds)
+    if (us >= 0.005 * cost.total) parts.emplace_back(us, cause);
+  std::ranges::sort(parts, std::greater{});
+  std::string out = fmt::format("{:.1f} us", cost.total);
+  for (std::size_t i = 0; i < parts.size(); ++i) out += fmt::format("{}{} {:.1f}", i == 0 ? ": " : ", ", parts[i].second, parts[i].first);
+  return out;
+}
+
+std::string schedule_text(const Schedule& schedule) {
+  std::string out = "  " + summary(schedule) + "\n  predicted " + cost_text(schedule.predicted) + "\n";
+  for (const std::string& r : schedule.reasons) out += "  because: " + r + "\n";
+  if (!schedule.runner_up.empty()) out += "  runner-up: " + schedule.runner_up + "\n";
+  return out;
+}
+
+Json region_json(const CompiledRegion& r) {
+  const Schedule& s = r.chosen.scheduled.schedule;
+  Json states = Json::array(), laws = Json::array(), axes = Json::object(), tiles = Json::object(), predicted = Json::object();
+  for (const Stream& stream : r.chosen.scheduled.region.streams)
+    for (const StateDecl& d : stream.states) {
+      std::string repair;
+      for (const RepairGroup& g : stream.repairs)
+        for (std::size_t i = 0; i < g.states.size(); ++i)
+          if (g.states[i] == d.name) repair = to_string(g.repair[i]);
+      states.push_back({{"name", d.name}, {"op", std::string(name(d.reduce))}, {"repair", repair.empty() ? Json() : Json(repair)}});
+    }
+  for (const CertificateEntry& e : r.chosen.scheduled.region.certificate.entries) laws.push_back({{"law", e.law}, {"statement", e.statement}, {"condition", e.condition}});
+  for (const auto& [axis, plan] : s.axes) {
+    Json factors = Json::array();
+    for (const AxisFactor& f : plan.factors) factors.push_back({{"level", std::string(name(f.level))}, {"size", f.size}});
+    axes[axis] = {{"tile", plan.tile()}, {"factors", factors}};
+  }
+  for (const auto& [tile, plan] : s.tiles)
+    tiles[tile] = {{"residency", std::string(name(plan.residency))}, {"delivery", std::string(name(plan.delivery))}, {"vector_width", plan.vector_width}};
+  for (const auto& [cause, us] : s.predicted.microseconds) predicted[cause] = us;
+  bool streamed = false;  // a cascade or a chain that a plain plan would have written to memory
+  for (const Stream& stream : r.chosen.scheduled.region.streams)
+    streamed |= !stream.repairs.empty() || std::ranges::any_of(stream.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
+  return {{"name", r.region.name},
+          {"kind", std::string(name(r.region.kind))},
+          {"streamed", streamed},
+          {"nodes", r.region.origin},
+          {"states", states},
+          {"laws", laws},
+          {"materialised", materialised(r)},
+          {"schedule", {{"summary", summary(s)}, {"axes", axes}, {"tiles", tiles}, {"subgroup_size", s.subgroup_size}, {"subgroups", s.subgroups}, {"split", s.split}, {"reasons", s.reasons}, {"runner_up", s.runner_up}}},
+          {"predicted", {{"total_us", s.predicted.total}, {"limit", s.predicted.limit}, {"us", predicted}}}};
+}
+
+Json refusals_json(const std::vector<Refusal>& refusals) {
+  Json out = Json::array();
+  for (const Refusal& r : refusals) out.push_back({{"nodes", r.nodes}, {"law", r.law}, {"reason", r.reason}});
+  return out;
+}
+
+Json launches_json(const CompiledModel& compiled, const RunResult& run) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < run.launches.size(); ++i) {
+    const LaunchRecord& l = run.launches[i];
+    Json j{{"region", l.region}, {"kernel", l.kernel}, {"ms", l.milliseconds}, {"workgroups", l.workgroups}};
+    if (!l.counters.bytes_read.empty()) {
+      Json read = Json::object(), written = Json::object();
+      const Launch& launch = compiled.program.launches[i];
+      for (std::size_t a = 0; a < launch.buffers.size(); ++a) {
+        const std::string& tensor = compiled.program.buffers[launch.buffers[a]].name;
+        if (l.counters.bytes_read[a]) read[tensor] = l.counters.bytes_read[a];
+        if (l.counters.bytes_written[a]) written[tensor] = l.counters.bytes_written[a];
+      }
+      j["bytes_read"] = read;
+      j["bytes_written"] = written;
+    }
+    out.push_back(std::move(j));
+  }
+  return out;
+}
+
+}  // namespace aicf::command

@@ -1,0 +1,22 @@
+#pragma once
+
+// The plan of a compiled model in text and JSON; used by explain, run and bench.
+
+#include "tools/aicf/command.h"
+
+namespace aicf::command {
+
+/// One line per region: what it is, whether it streams, states, and what it writes.
+std::string region_line(const CompiledRegion& region);
+/// Names of the tensors that a region writes to memory.
+std::vector<std::string> materialised(const CompiledRegion& region);
+Json region_json(const CompiledRegion& region);
+Json refusals_json(const std::vector<Refusal>& refusals);
+/// Predicted cost, split by cause, largest first.
+std::string cost_text(const PredictedCost& cost);
+/// "what was decided and why" of one schedule.
+std::string schedule_text(const Schedule& schedule);
+/// Launch records with bytes per tensor where the driver counts them.
+Json launches_json(const CompiledModel& compiled, const RunResult& run);
+
+}  // namespace aicf::command

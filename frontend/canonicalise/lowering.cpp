@@ -566,7 +566,7 @@ std::string Lowering::name(std::string_view suffix, int output) const {
 }
 
 bool Lowering::wants(int output) const {
-  return output < static_cast<int>(node_.outputs.size()) && !node_.outputs[output].empty();
+  return output >= 0 && output < static_cast<int>(node_.outputs.size()) && !node_.outputs[output].empty();
 }
 
 void Lowering::result(int output, ValuePtr value) {

@@ -33,12 +33,6 @@ Result<ValuePtr> mean_of(Lowering& op, const Rows& rows, DType type, const std::
                 [&](const Index& i) { return op.at(sum, i) / cast_to(op.product(rows.over), type); });
 }
 
-Result<Rows> rows_of(Lowering& op, const ValuePtr& x) {
-  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
-  AICF_TRY(const int axis, op.axis(op.integer("axis", -1), x->rank()));
-  return Rows(x->shape, axis);
-}
-
 /// scale and bias broadcast to the whole input; a dim that does not fit is named.
 Result<void> want_broadcast(Lowering& op, int input, const ValuePtr& x, std::string_view what) {
   const ValuePtr v = op.in(input);
@@ -54,75 +48,126 @@ Result<void> want_broadcast(Lowering& op, int input, const ValuePtr& x, std::str
   return {};
 }
 
-/// y = normalised · scale (+ bias) in the type of the scale, for LayerNormalization and its kin.
-Result<void> scaled(Lowering& op, const ValuePtr& x, const ValuePtr& normalised, bool has_bias) {
-  Values operands{normalised, op.in(1)};
-  if (has_bias) operands.push_back(op.in(2));
-  const DType type = op.in(1)->type;
-  return op.result_map(type, x->shape, operands, [&](const Index& i) {
-    Expr y = op.at(normalised, i) * cast_to(op.at_broadcast(op.in(1), x->shape, i), normalised->type);
-    if (has_bias) y = y + cast_to(op.at_broadcast(op.in(2), x->shape, i), normalised->type);
-    return cast_to(y, type);
-  });
+/// What differs between the operators: which inputs scale and shift (−1: none), and whether the mean is subtracted.
+struct NormalisationRule {
+  int axis = 0;
+  int scale = 1, bias = -1;
+  bool centre = true;
+  double epsilon = 1e-5;
+  int mean_output = -1, deviation_output = -1;
+};
+
+Result<void> normalise(Lowering& op, const ValuePtr& x, const NormalisationRule& rule) {
+  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  const Rows rows(x->shape, rule.axis);
+  const bool has_bias = rule.bias >= 0 && op.has(rule.bias);
+  AICF_RETURN_IF_ERROR(want_broadcast(op, rule.scale, x, "scale"));
+  if (has_bias) AICF_RETURN_IF_ERROR(want_broadcast(op, rule.bias, x, "bias"));
+  const DType type = wide(x->type);
+  ValuePtr mean, centred = x;
+  if (rule.centre) {
+    AICF_TRY(mean, mean_of(op, rows, type, "mean", {x}, [&](const Index& i) { return op.wide_at(x, i); }));
+    AICF_TRY(centred, op.map({op.name("centred"), type, x->shape, {x, mean}}, [&](const Index& i) {
+      return op.wide_at(x, i) - op.at(mean, rows.row(i));
+    }));
+  }
+  AICF_TRY(const ValuePtr variance,
+           mean_of(op, rows, type, rule.centre ? "variance" : "mean_square", {centred}, [&](const Index& i) {
+             const Expr e = op.wide_at(centred, i);
+             return e * e;
+           }));
+  AICF_TRY(const ValuePtr deviation, op.map({op.name("deviation"), type, rows.rows, {variance}}, [&](const Index& i) {
+    return Expr::unary(Op::sqrt, op.at(variance, i) + number(type, rule.epsilon));
+  }));
+  AICF_TRY(const ValuePtr normalised, op.map({op.name("normalised"), type, x->shape, {centred, deviation}}, [&](const Index& i) {
+    return op.wide_at(centred, i) / op.at(deviation, rows.row(i));
+  }));
+  Values operands{normalised, op.in(rule.scale)};
+  if (has_bias) operands.push_back(op.in(rule.bias));
+  const DType out = op.in(rule.scale)->type;
+  AICF_RETURN_IF_ERROR(op.result_map(out, x->shape, operands, [&](const Index& i) {
+    Expr y = op.at(normalised, i) * cast_to(op.at_broadcast(op.in(rule.scale), x->shape, i), type);
+    if (has_bias) y = y + cast_to(op.at_broadcast(op.in(rule.bias), x->shape, i), type);
+    return cast_to(y, out);
+  }));
+  // The statistics keep the normalised dims as 1.
+  Shape kept = rows.rows;
+  kept.resize(x->shape.size(), Expr(1));
+  if (mean && op.wants(rule.mean_output)) {
+    AICF_TRY(ValuePtr y, op.map({op.name({}, rule.mean_output), type, kept, {mean}},
+                                [&](const Index& i) { return op.at(mean, rows.row(i)); }));
+    op.result(rule.mean_output, std::move(y));
+  }
+  if (op.wants(rule.deviation_output)) {
+    AICF_TRY(ValuePtr y, op.map({op.name({}, rule.deviation_output), type, kept, {deviation}}, [&](const Index& i) {
+      return Expr::unary(Op::reciprocal, op.at(deviation, rows.row(i)));
+    }));
+    op.result(rule.deviation_output, std::move(y));
+  }
+  return {};
 }
 
 }  // namespace
 
 Result<void> layer_normalisation(Lowering& op) {
-  const ValuePtr x = op.in(0);
-  AICF_TRY(const Rows rows, rows_of(op, x));
-  AICF_RETURN_IF_ERROR(want_broadcast(op, 1, x, "scale"));
-  if (op.has(2)) AICF_RETURN_IF_ERROR(want_broadcast(op, 2, x, "bias"));
-  const DType type = wide(x->type);
-  const double epsilon = op.real("epsilon", 1e-5);
-  AICF_TRY(const ValuePtr mean,
-           mean_of(op, rows, type, "mean", {x}, [&](const Index& i) { return op.wide_at(x, i); }));
-  AICF_TRY(const ValuePtr centred, op.map({op.name("centred"), type, x->shape, {x, mean}}, [&](const Index& i) {
-    return op.wide_at(x, i) - op.at(mean, rows.row(i));
-  }));
-  AICF_TRY(const ValuePtr variance, mean_of(op, rows, type, "variance", {centred}, [&](const Index& i) {
-    const Expr e = op.at(centred, i);
-    return e * e;
-  }));
-  AICF_TRY(const ValuePtr deviation, op.map({op.name("deviation"), type, rows.rows, {variance}}, [&](const Index& i) {
-    return Expr::unary(Op::sqrt, op.at(variance, i) + number(type, epsilon));
-  }));
-  AICF_TRY(const ValuePtr normalised,
-           op.map({op.name("normalised"), type, x->shape, {centred, deviation}},
-                  [&](const Index& i) { return op.at(centred, i) / op.at(deviation, rows.row(i)); }));
-  AICF_RETURN_IF_ERROR(scaled(op, x, normalised, op.has(2)));
-  // Mean and InvStdDev keep the normalised dims as 1.
-  Shape kept = rows.rows;
-  kept.resize(x->shape.size(), Expr(1));
-  if (op.wants(1)) {
-    AICF_TRY(ValuePtr y, op.map({op.name({}, 1), type, kept, {mean}}, [&](const Index& i) { return op.at(mean, rows.row(i)); }));
-    op.result(1, std::move(y));
-  }
-  if (op.wants(2)) {
-    AICF_TRY(ValuePtr y, op.map({op.name({}, 2), type, kept, {deviation}}, [&](const Index& i) {
-      return Expr::unary(Op::reciprocal, op.at(deviation, rows.row(i)));
-    }));
-    op.result(2, std::move(y));
-  }
-  return {};
+  AICF_TRY(const int axis, op.axis(op.integer("axis", -1), op.in(0)->rank()));
+  return normalise(op, op.in(0), {axis, 1, 2, true, op.real("epsilon", 1e-5), 1, 2});
 }
 
 Result<void> rms_normalisation(Lowering& op) {
+  AICF_TRY(const int axis, op.axis(op.integer("axis", -1), op.in(0)->rank()));
+  return normalise(op, op.in(0), {axis, 1, -1, false, op.real("epsilon", 1e-5), -1, 1});
+}
+
+Result<void> skip_normalisation(Lowering& op) {
+  const bool simplified = op.op() == "SkipSimplifiedLayerNormalization";
+  const int bias = simplified ? 3 : 4;
   const ValuePtr x = op.in(0);
-  AICF_TRY(const Rows rows, rows_of(op, x));
-  AICF_RETURN_IF_ERROR(want_broadcast(op, 1, x, "scale"));
-  const DType type = wide(x->type);
-  AICF_TRY(const ValuePtr mean, mean_of(op, rows, type, "mean_square", {x}, [&](const Index& i) {
-    const Expr e = op.wide_at(x, i);
-    return e * e;
+  if (x->rank() < 1) return op.bad("input 0 has rank 0");
+  AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(want_broadcast(op, 1, x, "skip"));
+  Values operands{x, op.in(1)};
+  if (op.has(bias)) {
+    AICF_RETURN_IF_ERROR(op.want_same_type(0, bias));
+    AICF_RETURN_IF_ERROR(want_broadcast(op, bias, x, "bias"));
+    operands.push_back(op.in(bias));
+  }
+  AICF_TRY(const ValuePtr sum, elementwise(op, op.wants(3) ? op.name({}, 3) : op.name("skipped"), x->type, operands,
+                                           [](const std::vector<Expr>& s) { return s.size() > 2 ? s[0] + s[1] + s[2] : s[0] + s[1]; }));
+  op.result(3, sum);
+  return normalise(op, sum, {x->rank() - 1, 2, simplified ? -1 : 3, !simplified, op.real("epsilon", 1e-12), 1, 2});
+}
+
+Result<void> embed_layer_normalisation(Lowering& op) {
+  // ids, segment ids, word, position and segment tables, scale, bias, mask, position ids.
+  const ValuePtr ids = op.in(0), words = op.in(2), places = op.in(3);
+  if (ids->rank() != 2 || words->rank() != 2 || places->rank() != 2) return op.bad("ids and tables must have rank 2");
+  const bool segments = op.has(1) && op.has(4);
+  Values operands{ids, words, places};
+  for (const int input : {1, 4, 8}) {
+    if (op.has(input)) operands.push_back(op.in(input));
+  }
+  const Shape shape{ids->shape[0], ids->shape[1], words->shape[1]};
+  AICF_TRY(const ValuePtr sum, op.map({op.wants(2) ? op.name({}, 2) : op.name("embedded"), words->type, shape, operands}, [&](const Index& i) {
+    const auto id = [&](int input) {
+      const ValuePtr v = op.in(input);
+      return cast_to(op.at(v, {v->shape[0].is_constant(1) ? Expr(0) : i[0], i[1]}), DType::i64);
+    };
+    Expr e = op.at(words, {id(0), i[2]}) + op.at(places, {op.has(8) ? id(8) : i[1], i[2]});
+    return segments ? e + op.at(op.in(4), {id(1), i[2]}) : e;
   }));
-  AICF_TRY(const ValuePtr root, op.map({op.name("root"), type, rows.rows, {mean}}, [&](const Index& i) {
-    return Expr::unary(Op::sqrt, op.at(mean, i) + number(type, op.real("epsilon", 1e-5)));
-  }));
-  AICF_TRY(const ValuePtr normalised,
-           op.map({op.name("normalised"), type, x->shape, {x, root}},
-                  [&](const Index& i) { return op.wide_at(x, i) / op.at(root, rows.row(i)); }));
-  return scaled(op, x, normalised, false);
+  op.result(2, sum);
+  if (op.wants(1)) {  // the number of ones in each row of the mask
+    const ValuePtr mask = op.has(7) ? op.in(7) : ValuePtr();
+    AICF_TRY(ValuePtr lengths, op.reduce({op.name({}, 1), DType::i32, {shape[0]}, mask ? Values{mask} : Values{}}, {shape[1]}, ReduceOp::sum,
+                                         [&](const Index& i, const Index& r) {
+                                           if (!mask) return Expr::integer(0, DType::i32);
+                                           const Expr one = Expr::integer(1, mask->type);
+                                           return cast_to(equal(op.at(mask, {i[0], r[0]}), one), DType::i32);
+                                         }));
+    op.result(1, std::move(lengths));
+  }
+  return normalise(op, sum, {2, 5, 6, true, op.real("epsilon", 1e-12), -1, -1});
 }
 
 Result<void> batch_normalisation(Lowering& op) {

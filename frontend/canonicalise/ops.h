@@ -31,6 +31,8 @@ Result<void> cumulative_sum(Lowering& op);
 // normalisation.cpp
 Result<void> layer_normalisation(Lowering& op);
 Result<void> rms_normalisation(Lowering& op);
+Result<void> skip_normalisation(Lowering& op);
+Result<void> embed_layer_normalisation(Lowering& op);
 Result<void> batch_normalisation(Lowering& op);
 Result<void> instance_normalisation(Lowering& op);
 Result<void> group_normalisation(Lowering& op);
@@ -68,6 +70,16 @@ Result<void> range(Lowering& op);
 Result<void> shape(Lowering& op);
 Result<void> size(Lowering& op);
 Result<void> eye_like(Lowering& op);
+
+// convolution.cpp
+Result<void> convolution(Lowering& op);
+Result<void> pooling(Lowering& op);
+Result<void> global_pooling(Lowering& op);
+
+// contrib.cpp
+Result<void> microsoft_attention(Lowering& op);
+Result<void> multi_head_attention(Lowering& op);
+Result<void> fused_matmul(Lowering& op);
 
 // attention.cpp, rotary.cpp
 Result<void> attention(Lowering& op);

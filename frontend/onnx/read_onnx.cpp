@@ -27,7 +27,8 @@ std::string normal_domain(const std::string& domain) { return domain == "ai.onnx
 
 /// A size as written: a number, a symbol, or an expression over symbols ("past + seq").
 Result<Expr> dimension(const onnx::TensorShapeProto::Dimension& dim, const std::string& what, int position) {
-  if (dim.has_dim_value()) {
+  // Some exporters write −1 for a size that is open.
+  if (dim.has_dim_value() && dim.dim_value() != -1) {
     if (dim.dim_value() < 0) return bad_input(fmt::format("{} has the negative dim {}", what, dim.dim_value()));
     return Expr(static_cast<std::int64_t>(dim.dim_value()));
   }

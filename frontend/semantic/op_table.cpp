@@ -154,6 +154,23 @@ constexpr OpRow rows[] = {
     {"Attention", "", 24, 24, 3, 7, 1, 4, "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f softmax_precision:i", ops::attention, "softmax(scale Q K^T, capped and masked) V"},
     {"Attention", "", 25, newest_opset, 3, 7, 1, 4, "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f softmax_precision:i left_window_size:i right_window_size:i", ops::attention, "softmax(scale Q K^T, capped and masked) V"},
     {"RotaryEmbedding", "", 23, newest_opset, 3, 4, 1, 1, "interleaved:i num_heads:i rotary_embedding_dim:i", ops::rotary_embedding, "pairs of elements turned by position"},
+    {"Conv", "", 1, newest_opset, 2, 3, 1, 1, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", ops::convolution, "sums of products over sliding windows"},
+    {"MaxPool", "", 1, newest_opset, 1, 1, 1, 2, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is storage_order:i", ops::pooling, "maximum of each window"},
+    {"AveragePool", "", 7, newest_opset, 1, 1, 1, 1, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is count_include_pad:i", ops::pooling, "mean of each window"},
+    {"GlobalAveragePool", "", 1, newest_opset, 1, 1, 1, 1, "", ops::global_pooling, "mean of each channel"},
+    {"GlobalMaxPool", "", 1, newest_opset, 1, 1, 1, 1, "", ops::global_pooling, "maximum of each channel"},
+    {"SimplifiedLayerNormalization", "", 1, newest_opset, 2, 2, 1, 2, "axis:i epsilon:f stash_type:i", ops::rms_normalisation, "RMSNormalization as onnxruntime writes it"},
+    {"Attention", "com.microsoft", 1, 1, 2, 7, 1, 2, "do_rotary:i mask_filter_value:f num_heads:i! past_present_share_buffer:i qkv_hidden_sizes:is rotary_embedding_dim:i scale:f unidirectional:i", ops::microsoft_attention, "attention with its projections"},
+    {"MultiHeadAttention", "com.microsoft", 1, 1, 1, 10, 1, 4, "mask_filter_value:f num_heads:i! scale:f unidirectional:i", ops::multi_head_attention, "attention over projected operands"},
+    {"SkipLayerNormalization", "com.microsoft", 1, 1, 3, 5, 1, 4, "epsilon:f", ops::skip_normalisation, "LayerNormalization of a sum"},
+    {"SkipSimplifiedLayerNormalization", "com.microsoft", 1, 1, 3, 4, 1, 4, "epsilon:f", ops::skip_normalisation, "RMSNormalization of a sum"},
+    {"EmbedLayerNormalization", "com.microsoft", 1, 1, 7, 9, 1, 3, "epsilon:f mask_index_type:i", ops::embed_layer_normalisation, "LayerNormalization of summed embeddings"},
+    {"SimplifiedLayerNormalization", "com.microsoft", 1, 1, 2, 2, 1, 2, "axis:i epsilon:f stash_type:i", ops::rms_normalisation, "RMSNormalization as onnxruntime writes it"},
+    {"Gelu", "com.microsoft", 1, 1, 1, 1, 1, 1, "", ops::gelu, "x times the normal distribution function of x"},
+    {"BiasGelu", "com.microsoft", 1, 1, 2, 2, 1, 1, "", ops::gelu, "Gelu of a sum"},
+    {"FastGelu", "com.microsoft", 1, 1, 1, 2, 1, 1, "", ops::gelu, "tanh form of Gelu of a sum"},
+    {"QuickGelu", "com.microsoft", 1, 1, 1, 1, 1, 1, "alpha:f", ops::unary, "x sigmoid(alpha x)"},
+    {"FusedMatMul", "com.microsoft", 1, 1, 2, 2, 1, 1, "alpha:f transA:i transB:i transBatchA:i transBatchB:i", ops::fused_matmul, "alpha times the matrix product"},
 };
 // clang-format on
 

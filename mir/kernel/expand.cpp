@@ -506,61 +506,81 @@ bool only_defines(const ThreadStatement& s) {
   }
 }
 
-void add_reads(const ThreadStatement& s, std::vector<std::string>& reads) {
-  const auto add = [&](const Expr& e) {
-    if (!e) return;
-    for_each(e, [&](const Expr& node) {
-      if (node.op() == Op::value) reads.push_back(node.name());
-    });
-  };
-  for (const Expr& e : s.exprs) add(e);
-  for (const Expr* e : {&s.index, &s.predicate, &s.fill, &s.lane, &s.begin, &s.end, &s.step}) add(*e);
-}
-
-void collect(const ThreadBody& body, std::unordered_map<std::string, std::vector<std::string>>& inputs,
-             std::vector<std::string>& live) {
-  for (const ThreadStatement& s : body) {
-    std::vector<std::string> reads;
-    add_reads(s, reads);
-    if (only_defines(s)) {
-      for (const std::string& name : s.names) {
-        std::vector<std::string>& in = inputs[name];
-        std::ranges::copy_if(reads, std::back_inserter(in), [&](const std::string& read) { return read != name; });
+/// Which names the program needs. Names are unique in it, so a name is live when any live statement reads it.
+class Liveness {
+ public:
+  void add(const ThreadBody& body) {
+    for (const ThreadStatement& s : body) {
+      reads_.clear();
+      for (const Expr& e : s.exprs) add_reads(e);
+      for (const Expr* e : {&s.index, &s.predicate, &s.fill, &s.lane, &s.begin, &s.end, &s.step}) add_reads(*e);
+      if (only_defines(s)) {
+        for (const std::string& name : s.names) {
+          const int id = id_of(name);
+          std::vector<int>& inputs = inputs_[static_cast<std::size_t>(id)];
+          std::ranges::copy_if(reads_, std::back_inserter(inputs), [&](int read) { return read != id; });
+        }
+      } else {
+        work_.insert(work_.end(), reads_.begin(), reads_.end());
       }
-    } else {
-      live.insert(live.end(), reads.begin(), reads.end());
+      add(s.body);
     }
-    collect(s.body, inputs, live);
   }
-}
 
-void erase_dead(ThreadBody& body, const std::set<std::string>& live) {
-  for (ThreadStatement& s : body) erase_dead(s.body, live);
-  std::erase_if(body, [&](const ThreadStatement& s) {
-    if (s.kind == Kind::loop || s.kind == Kind::branch) {
-      return std::ranges::all_of(s.body, [](const ThreadStatement& t) { return t.kind == Kind::comment; });
+  void propagate() {
+    live_.assign(inputs_.size(), false);
+    while (!work_.empty()) {
+      const auto id = static_cast<std::size_t>(work_.back());
+      work_.pop_back();
+      if (live_[id]) continue;
+      live_[id] = true;
+      work_.insert(work_.end(), inputs_[id].begin(), inputs_[id].end());
     }
-    return only_defines(s) &&
-           std::ranges::none_of(s.names, [&](const std::string& name) { return live.contains(name); });
-  });
-}
+  }
+
+  void erase_dead(ThreadBody& body) const {
+    for (ThreadStatement& s : body) erase_dead(s.body);
+    std::erase_if(body, [&](const ThreadStatement& s) {
+      if (s.kind == Kind::loop || s.kind == Kind::branch) {
+        return std::ranges::all_of(s.body, [](const ThreadStatement& t) { return t.kind == Kind::comment; });
+      }
+      return only_defines(s) && std::ranges::none_of(s.names, [&](const std::string& name) {
+               return live_[static_cast<std::size_t>(ids_.at(name))];
+             });
+    });
+  }
+
+ private:
+  int id_of(const std::string& name) {
+    const auto [found, inserted] = ids_.try_emplace(name, static_cast<int>(inputs_.size()));
+    if (inserted) inputs_.emplace_back();
+    return found->second;
+  }
+
+  void add_reads(const Expr& e) {
+    if (!e) return;
+    if (e.op() == Op::value) {
+      reads_.push_back(id_of(e.name()));
+    } else if (!e.args().empty()) {
+      for_each(e, [&](const Expr& node) {
+        if (node.op() == Op::value) reads_.push_back(id_of(node.name()));
+      });
+    }
+  }
+
+  std::unordered_map<std::string, int> ids_;
+  std::vector<std::vector<int>> inputs_;
+  std::vector<int> reads_, work_;
+  std::vector<bool> live_;
+};
 
 }  // namespace
 
 void remove_dead(ThreadBody& body) {
-  // Names are unique in the program, so a name is live when any live statement reads it.
-  std::unordered_map<std::string, std::vector<std::string>> inputs;
-  std::vector<std::string> work;
-  collect(body, inputs, work);
-  std::set<std::string> live;
-  while (!work.empty()) {
-    const std::string name = std::move(work.back());
-    work.pop_back();
-    if (!live.insert(name).second) continue;
-    const auto found = inputs.find(name);
-    if (found != inputs.end()) work.insert(work.end(), found->second.begin(), found->second.end());
-  }
-  erase_dead(body, live);
+  Liveness liveness;
+  liveness.add(body);
+  liveness.propagate();
+  liveness.erase_dead(body);
 }
 
 }  // namespace expansion

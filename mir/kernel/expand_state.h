@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "mir/kernel/expand_plan.h"
@@ -23,8 +24,8 @@ class Names {
   static std::string identifier(const std::string& text);
 
  private:
-  std::set<std::string> used_;
-  std::map<std::string, int> next_;
+  std::unordered_set<std::string> used_;
+  std::unordered_map<std::string, int> next_;
 };
 
 /// What is known about an integer: bounds and a number that divides it (0 for the constant 0).
@@ -128,7 +129,7 @@ class Expander {
       depth_;  ///< of variables and loop variables: index of the scope that declares them
   std::map<std::string, std::string> arrays_;               ///< workgroup tile → shared array
   std::map<std::pair<DType, int>, std::size_t> exchanges_;  ///< index in program_.shared
-  std::set<std::string> registers_;                         ///< names that are assigned more than once
+  std::unordered_set<std::string> registers_;               ///< names that are assigned more than once
   std::map<const KernelBody*, std::map<std::size_t, std::vector<TileState*>>> first_uses_;
   std::vector<Scope> scopes_;
   Ranges ranges_;                                 ///< of symbols

@@ -3,6 +3,9 @@
 // Counts are per thread: a shuffle or a shared access by 32 active lanes counts 32; a vector access counts its elements
 // once per access for shared memory and its bytes for global memory. A barrier counts once per workgroup.
 
+// Tests interpret whole kernels in debug builds too.
+#pragma GCC optimize("O2", "inline")
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // These loops are the interpreter's whole running time, and tests run it in debug builds too.
-#pragma GCC optimize("O3")
+#pragma GCC optimize("O3", "inline")
 
 #include "mir/kernel/interpret_math.h"
 

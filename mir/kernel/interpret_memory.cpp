@@ -1,3 +1,6 @@
+// Tests interpret whole kernels in debug builds too.
+#pragma GCC optimize("O2", "inline")
+
 #include "mir/kernel/interpret_memory.h"
 
 #include <fmt/format.h>
@@ -7,17 +10,18 @@
 namespace aicf::interpreter {
 namespace {
 
-std::optional<std::string> range_error(const std::string& what, std::int64_t index, std::int64_t width,
-                                       std::int64_t size) {
-  if (index < 0 || index > size - width) {
-    return width == 1 ? fmt::format("{}[{}] is out of bounds, it has {} elements", what, index, size)
-                      : fmt::format("{}[{} ..+ {}] is out of bounds, it has {} elements", what, index, width, size);
-  }
-  if (index % width != 0) {
+bool is_in_range(std::int64_t index, std::int64_t width, std::int64_t size) {
+  return index >= 0 && index <= size - width && (index & (width - 1)) == 0;
+}
+
+/// What is wrong with an access that is not in range.
+std::string range_error(const std::string& what, std::int64_t index, std::int64_t width, std::int64_t size) {
+  if (index >= 0 && index <= size - width) {
     return fmt::format("{}[{} ..+ {}] is misaligned: a vector access starts at a multiple of its width", what, index,
                        width);
   }
-  return std::nullopt;
+  return width == 1 ? fmt::format("{}[{}] is out of bounds, it has {} elements", what, index, size)
+                    : fmt::format("{}[{} ..+ {}] is out of bounds, it has {} elements", what, index, width, size);
 }
 
 }  // namespace
@@ -29,6 +33,7 @@ void GlobalBuffer::bind(const KernelBuffer& buffer, std::vector<double>& values,
 }
 
 std::optional<std::string> GlobalBuffer::check_range(std::int64_t index, std::int64_t width) const {
+  if (is_in_range(index, width, size())) return std::nullopt;
   return range_error(fmt::format("buffer '{}'", buffer_->name), index, width, size());
 }
 
@@ -85,6 +90,7 @@ void SharedMemory::begin_workgroup() {
 
 std::optional<std::string> SharedMemory::check_range(std::uint32_t array, std::int64_t index,
                                                      std::int64_t width) const {
+  if (is_in_range(index, width, arrays_[array].elements)) return std::nullopt;
   return range_error(fmt::format("shared '{}'", arrays_[array].name), index, width, arrays_[array].elements);
 }
 

@@ -134,12 +134,30 @@ Expr Lowering::hoist(KernelBody& body, const Expr& e, const std::set<std::string
   if (own.size() < user_axes.size() && !leaf_like && is_float(e.type()) && !e.is_constant() && !own.empty()) {
     auto found = temps_.find(e);
     if (found != temps_.end()) return found->second;
+    // A function of one operand alone: computed where the operand lies (spread over lanes), or at use when that is
+    // workgroup memory.
+    const KernelTile* operand = nullptr;
+    for (const std::string& v : values_of(e)) {
+      const KernelTile& t = kernel_.tile(v);
+      if (!decls_.contains(v) || (operand && (t.space != operand->space || t.distribution != operand->distribution))) {
+        operand = nullptr;
+        break;
+      }
+      operand = &t;
+    }
+    if (operand && operand->space == Space::workgroup) return hoist_args(body, e, user_axes);
     std::string name = fmt::format("t{}", temp_count_++);
     std::vector<std::string> axes;
     for (const Axis& a : region_.axes)
       if (own.contains(a.name)) axes.push_back(a.name);
+    if (operand && axes_of(e).empty()) axes = tile_axes_.at(operand->name);
     Expr inner = hoist_args(body, e, own);
-    declare(name, e.type(), axes);
+    if (operand && axes_of(e).empty()) {
+      tile_axes_[name] = axes;
+      kernel_.tiles.push_back({name, e.type(), operand->axes, Space::registers, operand->distribution, 0});
+    } else {
+      declare(name, e.type(), axes);
+    }
     KernelOp op;
     op.kind = KernelOp::Kind::compute;
     op.tile = name;

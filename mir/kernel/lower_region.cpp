@@ -54,7 +54,14 @@ void Lowering::cross(KernelBody& body, const std::vector<std::string>& axes, con
   KernelOp op;
   op.kind = KernelOp::Kind::cross;
   op.states = states;
-  op.merge = merge;
+  // A rule may read the merged value of a state before it in the list.
+  ExprMap merged;
+  for (const MergeRule& m : merge) {
+    op.merge.push_back({m.state, substitute_values(m.value, merged)});
+    for (const Stream& s : region_.streams)
+      for (const StateDecl& d : s.states)
+        if (d.name == m.state) merged[m.state] = op.merge.back().value;
+  }
   op.note = "merge partial states";
   for (const std::string& axis : axes)
     if (auto it = spread_.find(axis); it != spread_.end())
@@ -427,6 +434,7 @@ Result<LoweredRegion> Lowering::run_split() {
   for (const MergeRule& m : s.merge) {
     const StateDecl& d = *std::ranges::find_if(s.states, [&](const StateDecl& x) { return x.name == m.state; });
     merge.compute(loop.body, d.name + "_merged", d.type, d.axes, substitute_values(m.value, sides));
+    sides[d.name] = Expr::value(d.name + "_merged", d.type);
   }
   for (const MergeRule& m : s.merge) {
     const StateDecl& d = *std::ranges::find_if(s.states, [&](const StateDecl& x) { return x.name == m.state; });

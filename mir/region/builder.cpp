@@ -230,6 +230,12 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     for (const RegionOutput& o : region_.outputs) used.insert(o.value);
     changed = std::erase_if(region_.statements, [&](const Statement& s) { return !used.contains(s.name); }) > 0;
   }
+  for (const Statement& s : region_.statements)
+    for (const Expr& load : loads_of(s.body)) {
+      if (region_.input(load.name())) continue;
+      const Node& p = graph_.node(load.name());
+      region_.inputs.push_back({p.name, p.type, p.shape()});
+    }
   return std::move(region_);
 }
 

@@ -7,8 +7,6 @@
 namespace aicf::stream {
 namespace {
 
-using Where = StepStatement::Kind;
-
 /// A condition that a load may be guarded by: coordinates, symbols, constants.
 bool is_coordinate_condition(const Expr& c) {
   bool plain = true;
@@ -70,9 +68,9 @@ Expr Assembler::put(const Expr& e, const Place& p, const Expr& guard) {
     }
     case Op::sub:
       // x − mean as (x − pivot) − difference.
-      if (!p.derived && problem_.carries(e.args()[0]) && !problem_.carries(e.args()[1])) {
+      if (const int pass = available(e.args()[1]); p.where == Place::Where::step && pass >= 0 && pass < p.pass &&
+                                                   problem_.carries(e.args()[0]) && !problem_.carries(e.args()[1])) {
         if (const auto mean = centred(e.args()[1]); mean && mean->pivot) {
-          const int pass = available(e.args()[1]);
           const Expr x = put(e.args()[0], p, guard);
           return (x - mean->pivot) - put_centred(e.args()[1], pass, *mean);
         }
@@ -82,9 +80,25 @@ Expr Assembler::put(const Expr& e, const Place& p, const Expr& guard) {
       break;
   }
   if (e.args().empty()) return e;
+  if (Expr row = put_row(e, p, guard)) return row;
   std::vector<Expr> args;
   for (const Expr& a : e.args()) args.push_back(put(a, p, guard));
   return Expr::rebuild(e, std::move(args));
+}
+
+/// Arithmetic of a step that does not depend on n, done once before it; empty when `e` is not such.
+Expr Assembler::put_row(const Expr& e, const Place& p, const Expr& guard) {
+  if (p.where != Place::Where::step || p.derived || guard || !is_float(e.type())) return {};
+  if (e.op() == Op::cast || e.op() == Op::neg || problem_.carries(e) || problem_.is_index_only(e)) return {};
+  const int pass = available(e);
+  const Place home = pass >= 0 ? Place{Place::Where::finish, pass, false} : Place{Place::Where::prologue, -1, false};
+  StepStatement local;
+  local.body = put(e, home, {});
+  if (auto it = rows_.find(local.body); it != rows_.end()) return it->second;
+  local.name = names_.fresh("row");
+  local.type = e.type();
+  local.axes = value_axes(local.body);
+  return rows_[local.body] = define(local.name, local, home);
 }
 
 Expr Assembler::put_value(const Expr& e, const Place& p) {
@@ -121,11 +135,7 @@ Expr Assembler::put_along(const Statement& s, const Place& p) {
   if (auto it = known.find(s.name); it != known.end()) return it->second;
   if (inlines(s)) return put(s.body, p, {});
   StepStatement local;
-  local.name = axes_.contains(s.name) && axes_.at(s.name) != s.axes ? names_.fresh(s.name) : s.name;
-  if (std::ranges::any_of(passes_[static_cast<std::size_t>(std::min<std::size_t>(p.pass, passes_.size() - 1))]->step(),
-                          [&](const StepItem& item) { return item.name == local.name; })) {
-    local.name = names_.fresh(s.name);
-  }
+  local.name = derived_names_.contains(s.name) ? names_.fresh(s.name) : s.name;
   local.type = s.type;
   local.axes = s.axes;
   local.over = s.over;
@@ -429,6 +439,9 @@ Attempt<StreamingRegion> Assembler::run() {
   out_.streams.resize(static_cast<std::size_t>(count));
   along_.resize(static_cast<std::size_t>(count));
   emitted_items_.resize(static_cast<std::size_t>(count));
+  for (const auto& pass : passes_) {
+    for (const StepItem& item : pass->step()) derived_names_.insert(item.name);
+  }
   for (int pass = 0; pass < count; ++pass) {
     step_of(pass);
     bool stores = false;

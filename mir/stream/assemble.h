@@ -31,6 +31,7 @@ class Assembler {
   int available(const Expr& e) const;  ///< the last pass whose results `e` rests on; −1 for none
   std::vector<StepStatement>& list(const Place& p);
   Expr put(const Expr& e, const Place& p, const Expr& guard);
+  Expr put_row(const Expr& e, const Place& p, const Expr& guard);
   Expr put_value(const Expr& e, const Place& p);
   Expr put_along(const Statement& s, const Place& p);
   Expr put_invariant(const Statement& s, const Place& p);
@@ -58,9 +59,11 @@ class Assembler {
   std::vector<std::map<std::string, Expr>> along_;        // per pass: values of its step
   std::map<std::string, Expr> invariant_;                 // values of prologue, finishes and epilogue
   std::vector<std::set<std::string>> emitted_items_;      // per pass: finish items
+  std::map<Expr, Expr> rows_;                                    // hoisted arithmetic of steps
   std::map<std::string, Expr> differences_;               // of centred means, by printed expression
   std::map<std::pair<int, Expr>, std::string> tiles_;     // by pass (−1: region) and load
   std::map<Expr, std::string> tile_names_;
+  std::set<std::string> derived_names_;                          // states and locals of every pass
   std::optional<Failure> failure_;
 };
 

@@ -48,17 +48,22 @@ const char* Machine::words(Operation operation) {
 
 // ---- errors ------------------------------------------------------------------------------------------------------
 
-void Machine::raise(int line, const std::string& message) {
-  std::string_view text;
-  if (line > 0) {
-    text = *plan_->source;
-    for (int i = 1; i < line && !text.empty(); ++i) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
-    text = text.substr(0, text.find('\n'));
-    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+void Machine::end_launch(int line, std::string&& message) {
+  {
+    std::string_view text;
+    if (line > 0) {
+      text = *plan_->source;
+      for (int i = 1; i < line && !text.empty(); ++i)
+        text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+      text = text.substr(0, text.find('\n'));
+      while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+    }
+    error_ = fmt::format("{}workgroup {}, thread {}: {}",
+                         line > 0 ? fmt::format("line {} `{}`, ", line, text.substr(0, 160)) : "", state_->workgroup,
+                         state_->thread, message);
+    std::string().swap(message);  // Assigning an empty text would keep the memory.
   }
-  error_ = fmt::format("{}workgroup {}, thread {}: {}",
-                       line > 0 ? fmt::format("line {} `{}`, ", line, text.substr(0, 160)) : "", state_->workgroup,
-                       state_->thread, message);
+  // Nothing on this stack is destroyed any more, so nothing on it may own memory here.
   FiberContext abandoned;
   switch_fiber(abandoned, host_);
   AICF_BUG("an abandoned emulated thread was resumed");
@@ -66,10 +71,12 @@ void Machine::raise(int line, const std::string& message) {
 
 void Machine::refuse_padding(int line) {
   if (padding_) {
-    raise(line,
-          fmt::format("the launch has only {} workgroups; the kernel must return at once where aicf_workgroup() is "
-                      "not below its last parameter",
-                      plan_->workgroups));
+    raise(line, [&] {
+      return fmt::format(
+          "the launch has only {} workgroups; the kernel must return at once where aicf_workgroup() is "
+          "not below its last parameter",
+          plan_->workgroups);
+    });
   }
 }
 
@@ -93,7 +100,7 @@ bool Machine::take_fault(int signal, const void* address, const void* instructio
 
 /// Runs in place of the faulting thread, on a stack of its own.
 void Machine::fault_landing() {
-  current_->raise(0, current_->fault_);
+  current_->raise(0, [] { return std::string(current_->fault_); });
 }
 
 /// No thread can go on: name two that wait for different things.
@@ -105,11 +112,13 @@ void Machine::deadlock() {
     const Thread& a = threads_[static_cast<std::size_t>(first)];
     const Thread& b = threads_[t];
     if (a.waits_at != b.waits_at || a.line != b.line) {
-      raise(a.line, fmt::format("threads wait for each other: thread {} at {} (line {}), thread {} at {} (line {})",
-                                first, words(a.waits_at), a.line, t, words(b.waits_at), b.line));
+      raise(a.line, [&] {
+        return fmt::format("threads wait for each other: thread {} at {} (line {}), thread {} at {} (line {})", first,
+                           words(a.waits_at), a.line, t, words(b.waits_at), b.line);
+      });
     }
   }
-  raise(0, "threads wait for each other");
+  raise(0, [] { return std::string("threads wait for each other"); });
 }
 
 // ---- scheduling --------------------------------------------------------------------------------------------------
@@ -163,13 +172,16 @@ void Machine::leave() {
   const int self = current_thread_;
   Subgroup& subgroup = subgroups_[static_cast<std::size_t>(self / 32)];
   if (at_barrier_ > 0) {
-    raise(barrier_line_, fmt::format("the thread left the kernel while thread {} waits at aicf_barrier (line {})",
-                                     barrier_thread_, barrier_line_));
+    raise(barrier_line_, [&] {
+      return fmt::format("the thread left the kernel while thread {} waits at aicf_barrier (line {})", barrier_thread_,
+                         barrier_line_);
+    });
   }
   if (subgroup.arrived) {
-    raise(subgroup.line,
-          fmt::format("the thread left the kernel while thread {} waits at {} (line {})",
-                      self / 32 * 32 + std::countr_zero(subgroup.arrived), words(subgroup.operation), subgroup.line));
+    raise(subgroup.line, [&] {
+      return fmt::format("the thread left the kernel while thread {} waits at {} (line {})",
+                         self / 32 * 32 + std::countr_zero(subgroup.arrived), words(subgroup.operation), subgroup.line);
+    });
   }
   subgroup.left |= 1u << (self % 32);
   ++left_;
@@ -196,16 +208,19 @@ void Machine::barrier(int line) {
   if (left_ > 0) {
     int gone = 0;
     while (!(subgroups_[static_cast<std::size_t>(gone / 32)].left >> (gone % 32) & 1)) ++gone;
-    raise(line, fmt::format("aicf_barrier is reached though thread {} has already left the kernel", gone));
+    raise(line,
+          [&] { return fmt::format("aicf_barrier is reached though thread {} has already left the kernel", gone); });
   }
   if (at_barrier_ == 0) {
     barrier_line_ = line;
     barrier_thread_ = self;
   } else if (barrier_line_ != line) {
-    raise(line,
-          fmt::format("divergent barrier: thread {} waits at the aicf_barrier of line {}, this one reached that of "
-                      "line {}",
-                      barrier_thread_, barrier_line_, line));
+    raise(line, [&] {
+      return fmt::format(
+          "divergent barrier: thread {} waits at the aicf_barrier of line {}, this one reached that of "
+          "line {}",
+          barrier_thread_, barrier_line_, line);
+    });
   }
   Thread& thread = threads_[static_cast<std::size_t>(self)];
   thread.waits_at = Operation::barrier;
@@ -242,20 +257,26 @@ void Machine::meet(Operation operation, int line, bool whole) {
   Subgroup& subgroup = subgroups_[static_cast<std::size_t>(self / 32)];
   const std::uint32_t bit = 1u << (self % 32);
   if (subgroup.left) {
-    raise(line, fmt::format("{} is reached though lane {} of its subgroup has already left the kernel",
-                            words(operation), std::countr_zero(subgroup.left)));
+    raise(line, [&] {
+      return fmt::format("{} is reached though lane {} of its subgroup has already left the kernel", words(operation),
+                         std::countr_zero(subgroup.left));
+    });
   }
   if (whole && subgroup.members != ~0u) {
-    raise(line, fmt::format("{} needs all 32 lanes and this subgroup has {}", words(operation),
-                            std::popcount(subgroup.members)));
+    raise(line, [&] {
+      return fmt::format("{} needs all 32 lanes and this subgroup has {}", words(operation),
+                         std::popcount(subgroup.members));
+    });
   }
   if (!subgroup.arrived) {
     subgroup.operation = operation;
     subgroup.line = line;
   } else if (subgroup.operation != operation || subgroup.line != line) {
-    raise(line, fmt::format("divergent subgroup: lane {} waits at {} (line {}), this one reached {} (line {})",
-                            std::countr_zero(subgroup.arrived), words(subgroup.operation), subgroup.line,
-                            words(operation), line));
+    raise(line, [&] {
+      return fmt::format("divergent subgroup: lane {} waits at {} (line {}), this one reached {} (line {})",
+                         std::countr_zero(subgroup.arrived), words(subgroup.operation), subgroup.line, words(operation),
+                         line);
+    });
   }
   subgroup.arrived |= bit;
   if (subgroup.arrived != subgroup.members) {

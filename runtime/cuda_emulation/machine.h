@@ -128,8 +128,13 @@ class Machine {
   std::string conflict_words(const Conflict& conflict, Space space, bool write) const;
 
   // ---- errors (machine.cpp) ----
-  /// Ends the launch with "kernel 'k' (line 7: `text`), workgroup 3, thread 5: message"; called on a fiber.
-  [[noreturn]] void raise(int line, const std::string& message);
+  /// Ends the launch with "kernel 'k' (line 7: `text`), workgroup 3, thread 5: message"; called on a fiber, whose stack
+  /// is abandoned: `message()` makes the text, so that no temporary of it is left behind.
+  template <class Message>
+  [[noreturn]] void raise(int line, const Message& message) {
+    end_launch(line, message());
+  }
+  [[noreturn]] void end_launch(int line, std::string&& message);
   void refuse_padding(int line);
   static void fault_landing();
 

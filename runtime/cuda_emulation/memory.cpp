@@ -65,8 +65,10 @@ unsigned char* Machine::global_access(AicfWord address, int size, int line, bool
   const char* verb = write ? "stores to" : "loads from";
   const std::size_t index = address >> kAicfArgumentShift & 63;
   if (index >= plan_->arguments.size()) {
-    raise(line, fmt::format("{} an address that belongs to no pointer parameter{}", verb,
-                            index == kAicfSharedArgument ? " (it is in shared memory)" : ""));
+    raise(line, [&] {
+      return fmt::format("{} an address that belongs to no pointer parameter{}", verb,
+                         index == kAicfSharedArgument ? " (it is in shared memory)" : "");
+    });
   }
   const LaunchArgument& argument = plan_->arguments[index];
   const AicfWord offset = (address & kAicfArgumentMask) - kAicfArgumentMiddle;
@@ -77,14 +79,18 @@ unsigned char* Machine::global_access(AicfWord address, int size, int line, bool
                              : fmt::format("{} at byte {}", argument.name, at);
   };
   if (offset >= argument.size || argument.size - offset < static_cast<AicfWord>(size)) {
-    raise(line, fmt::format("{} {} ({} bytes), out of bounds: it has {} elements", verb, place(), size,
-                            argument.size / static_cast<std::size_t>(element)));
+    raise(line, [&] {
+      return fmt::format("{} {} ({} bytes), out of bounds: it has {} elements", verb, place(), size,
+                         argument.size / static_cast<std::size_t>(element));
+    });
   }
   if (offset % static_cast<AicfWord>(alignment)) {
-    raise(line,
-          fmt::format("{} {}, misaligned: an access of {} bytes needs a multiple of that", verb, place(), alignment));
+    raise(line, [&] {
+      return fmt::format("{} {}, misaligned: an access of {} bytes needs a multiple of that", verb, place(), alignment);
+    });
   }
-  if (write && !argument.written) raise(line, fmt::format("stores to {}, which is declared as not written", place()));
+  if (write && !argument.written)
+    raise(line, [&] { return fmt::format("stores to {}, which is declared as not written", place()); });
   if (argument.tracked || argument.written) {
     // Partial copies may be of any size: whole halves of what they touch.
     AicfWord at = offset;
@@ -93,7 +99,8 @@ unsigned char* Machine::global_access(AicfWord address, int size, int line, bool
       const Conflict conflict = write ? record_write(*state_, Space::global, argument.words, argument.halves, at, part)
                                       : record_read(*state_, Space::global, argument.words, argument.halves, at, part);
       if (conflict.kind != Conflict::Kind::none) {
-        raise(line, fmt::format("{} {}: {}", verb, place(), conflict_words(conflict, Space::global, write)));
+        raise(line,
+              [&] { return fmt::format("{} {}: {}", verb, place(), conflict_words(conflict, Space::global, write)); });
       }
       left -= part;
       at += static_cast<AicfWord>(part);
@@ -110,21 +117,27 @@ unsigned char* Machine::shared_access(AicfWord address, int size, int line, bool
   const char* verb = write ? "stores to" : "loads from";
   const AicfWord offset = address - kAicfSharedBase;
   if ((address >> kAicfArgumentShift & 63) != kAicfSharedArgument) {
-    raise(line, fmt::format("{} an address that is not in shared memory", verb));
+    raise(line, [&] { return fmt::format("{} an address that is not in shared memory", verb); });
   }
   if (offset >= plan_->shared_bytes || plan_->shared_bytes - offset < static_cast<AicfWord>(size)) {
-    raise(line, fmt::format("{} {} ({} bytes), out of bounds: the kernel has {} bytes", verb, shared_place(offset),
-                            size, plan_->shared_bytes));
+    raise(line, [&] {
+      return fmt::format("{} {} ({} bytes), out of bounds: the kernel has {} bytes", verb, shared_place(offset), size,
+                         plan_->shared_bytes);
+    });
   }
   if (offset % static_cast<AicfWord>(size)) {
-    raise(line, fmt::format("{} {}, misaligned: an access of {} bytes needs a multiple of that", verb,
-                            shared_place(offset), size));
+    raise(line, [&] {
+      return fmt::format("{} {}, misaligned: an access of {} bytes needs a multiple of that", verb,
+                         shared_place(offset), size);
+    });
   }
   const Conflict conflict =
       write ? record_write(*state_, Space::shared, shared_shadow_.words(), shared_shadow_.halves(), offset, size)
             : record_read(*state_, Space::shared, shared_shadow_.words(), shared_shadow_.halves(), offset, size);
   if (conflict.kind != Conflict::Kind::none) {
-    raise(line, fmt::format("{} {}: {}", verb, shared_place(offset), conflict_words(conflict, Space::shared, write)));
+    raise(line, [&] {
+      return fmt::format("{} {}: {}", verb, shared_place(offset), conflict_words(conflict, Space::shared, write));
+    });
   }
   if (traced_) trace(write ? AccessKind::shared_store : AccessKind::shared_load, offset, size, line);
   return shared_.data() + offset;
@@ -139,7 +152,8 @@ void Machine::trace(AccessKind kind, AicfWord address, int size, int line) {
 void Machine::copy_async(AicfWord shared, AicfWord global, int size, int bytes, int line) {
   refuse_padding(line);
   if (bytes < 0 || bytes > size || bytes % 2) {
-    raise(line, fmt::format("an asynchronous copy of {} bytes is given {} bytes of source", size, bytes));
+    raise(line,
+          [&] { return fmt::format("an asynchronous copy of {} bytes is given {} bytes of source", size, bytes); });
   }
   unsigned char* target = shared_access(shared, size, line, true);
   const unsigned char* source = bytes ? global_access(global, bytes, line, false, bytes, size) : nullptr;

@@ -25,8 +25,9 @@ unsigned Machine::shuffle(unsigned value, int lane, int line) {
   Subgroup& subgroup = subgroups_[static_cast<std::size_t>(self / 32)];
   Lane& slot = subgroup.lanes[self % 32];
   if (!(subgroup.members >> lane & 1)) {
-    raise(line,
-          fmt::format("a shuffle reads lane {}, and this subgroup has {}", lane, std::popcount(subgroup.members)));
+    raise(line, [&] {
+      return fmt::format("a shuffle reads lane {}, and this subgroup has {}", lane, std::popcount(subgroup.members));
+    });
   }
   slot.in[0] = value;
   slot.in[1] = static_cast<unsigned>(lane);

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <ostream>
+
 #include "tests/runtime/cuda/kernels.h"
 
 namespace aicf {
@@ -13,6 +15,10 @@ struct Case {
   const char* name;
   const char* source;
 };
+
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 class Assemble : public testing::TestWithParam<Case> {};
 

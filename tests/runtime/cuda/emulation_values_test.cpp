@@ -57,6 +57,31 @@ TEST(EmulationValues, FastPathGivesTheSameAsTheTracedOne) {
   for (int i = 0; i < n; ++i) ASSERT_EQ(c[i], a[i] + b[i]) << i;
 }
 
+TEST(EmulationValues, InPlaceThroughTwoArguments) {
+  // b and c are the same memory: each thread reads its element before it writes it.
+  const int n = 1024;
+  const auto a = random_floats(n, 1), b = random_floats(n, 2);
+  auto device = open_cuda_emulation("", {});
+  ASSERT_TRUE(device) << device.error().text();
+  const std::vector<TestArgument> arguments = {argument("a", DType::f32, a), argument("b", DType::f32, b),
+                                               output("c", DType::f32, n)};
+  auto kernel = (*device)->load(binary_of({"vector_add", kernels::kVectorAdd, {"n"}, {n}, 256, 0, 4}, arguments));
+  ASSERT_TRUE(kernel) << kernel.error().text();
+  auto first = (*device)->allocate(4 * n), second = (*device)->allocate(4 * n);
+  ASSERT_TRUE((*device)->upload(**first, 0, arguments[0].bytes));
+  ASSERT_TRUE((*device)->upload(**second, 0, arguments[1].bytes));
+  Dispatch dispatch{.kernel = kernel->get(), .parameters = {n}, .workgroups = 4};
+  for (DeviceBuffer* buffer : {first->get(), second->get(), second->get()}) {
+    dispatch.buffers.push_back({buffer, 0, static_cast<std::size_t>(4 * n)});
+  }
+  const std::vector<Dispatch> twice = {dispatch, dispatch};
+  const auto ran = (*device)->run(twice, nullptr, nullptr);
+  ASSERT_TRUE(ran) << ran.error().text();
+  std::vector<float> c(n);
+  ASSERT_TRUE((*device)->download(**second, 0, std::as_writable_bytes(std::span(c))));
+  for (int i = 0; i < n; ++i) ASSERT_EQ(c[i], a[i] + (a[i] + b[i])) << i;
+}
+
 TEST(EmulationValues, TiledMatmulWithAsyncCopies) {
   const int m = 64, n = 96, k = 128;
   const auto a = random_floats(m * k, 3), b = random_floats(k * n, 4);

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "backends/cuda/assemble.h"
 #include "backends/cuda/emit.h"
 #include "backends/vulkan/emit.h"
 #include "mir/kernel/print_source.h"
@@ -11,13 +13,13 @@
 #include "runtime/vulkan/driver.h"
 #include "tests/unit/backends/emit_cases.h"
 #include "tests/unit/backends/program_runner.h"
+#include "tests/unit/kernel/sample_kernels.h"
 #include "tests/unit/kernel/thread_builder.h"
 
 namespace aicf {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::HasSubstr;
 using namespace testing_devices;
 using emit_cases::Case;
 
@@ -35,7 +37,7 @@ void compare(const Case& c, const std::string& buffer, const std::vector<double>
     ++wrong;
     ADD_FAILURE() << c.name << ": " << buffer << "[" << i << "] is " << a << ", not " << e;
   }
-  if (wrong) fmt::print("{}\n", source);
+  if (wrong) ADD_FAILURE() << source;
 }
 
 InterpreterInput interpreted(const Case& c, const ThreadProgram& program) {
@@ -67,12 +69,12 @@ std::unique_ptr<Device> vulkan_device() {
   return device ? std::move(*device) : nullptr;
 }
 
-std::string case_name(const testing::TestParamInfo<Case>& info) {
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return info.param.name;
 }
 
-class EmitCase : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(All, EmitCase, testing::ValuesIn(emit_cases::all()), case_name);
+class EmitCase : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(All, EmitCase, ::testing::ValuesIn(emit_cases::all()), case_name);
 
 TEST_P(EmitCase, VulkanEqualsInterpreter) {
   const auto device = vulkan_device();
@@ -94,16 +96,32 @@ TEST_P(EmitCase, VulkanEqualsInterpreter) {
   }
 }
 
-TEST_P(EmitCase, VulkanWithProgramSubgroupsInsideLargerOnes) {
+// Where the driver's subgroups are larger than the program's, several of the program's share one.
+TEST(EmitSubgroups, ProgramSubgroupsInsideLargerOnes) {
   const auto device = vulkan_device();
   if (!device) GTEST_SKIP() << "no software Vulkan device";
   const int size = static_cast<int>(device->info().properties.at("subgroup_size"));
-  if (size < 8 || !uses_subgroups(GetParam().program(4, 8))) GTEST_SKIP() << "nothing to split";
-  const ThreadProgram program = GetParam().program(4, 8);
-  const GlslOptions options{.signed_zero_inf_nan_preserve = true, .device_subgroup_size = size};
-  const auto binary = vulkan_binary(program, options);
+  if (size < 8) GTEST_SKIP() << "nothing to split";
+  const auto c = std::find_if(emit_cases::all().begin(), emit_cases::all().end(),
+                              [](const Case& x) { return x.name == "shuffles"; });
+  const ThreadProgram program = c->program(4, 8);
+  const auto binary = vulkan_binary(program, {.signed_zero_inf_nan_preserve = true, .device_subgroup_size = size});
   ASSERT_TRUE(binary.has_value()) << binary.error().text();
-  check(GetParam(), program, *device, *binary);
+  check(*c, program, *device, *binary);
+}
+
+TEST_P(EmitCase, GlslAssemblesWithoutFeatures) {
+  const ThreadProgram program = GetParam().program(8, 4);
+  const auto binary = vulkan_binary(program, {});
+  ASSERT_TRUE(binary.has_value()) << binary.error().text() << "\n" << emit_glsl(program);
+}
+
+TEST_P(EmitCase, CudaAssembles) {
+  const ThreadProgram program = GetParam().program(32, 1);
+  const std::string source = emit_cuda(program);
+  const auto binary = assemble_cuda(source, program.name, "sm_80");
+  if (!binary && binary.error().kind == ErrorKind::unsupported) GTEST_SKIP() << binary.error().text();
+  ASSERT_TRUE(binary.has_value()) << binary.error().text() << "\n" << source;
 }
 
 TEST_P(EmitCase, CudaEmulationEqualsInterpreter) {
@@ -116,8 +134,73 @@ TEST_P(EmitCase, CudaEmulationEqualsInterpreter) {
   }
 }
 
-// ---- text
-// ------------------------------------------------------------------------------------------------------------
+// ---- whole kernels -------------------------------------------------------------------------------------------
+
+struct KernelCase {
+  const char* name;
+  const char* text;
+  std::map<std::string, std::int64_t> symbols;
+};
+void PrintTo(const KernelCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+/// A kernel's program with buffers of pseudo-random values in [-1, 1].
+Case kernel_case(const KernelCase& k) {
+  Case c;
+  c.name = k.name;
+  c.symbols = k.symbols;
+  c.relative = c.absolute = 1e-5;
+  auto kernel = parse_kernel(k.text);
+  EXPECT_TRUE(kernel.has_value()) << kernel.error().text();
+  auto program = expand(*kernel);
+  EXPECT_TRUE(program.has_value()) << program.error().text();
+  c.program = [program = *program](int, int) { return program; };
+  std::uint32_t state = 1;
+  for (const KernelBuffer& b : program->buffers) {
+    if (b.written) continue;
+    std::int64_t elements = 1;
+    for (const Expr& dim : b.shape) elements *= *evaluate_int(dim, c.symbols);
+    for (std::int64_t i = 0; i < elements; ++i) {
+      state = state * 1664525u + 1013904223u;
+      c.buffers[b.name].push_back(round_to(b.type, static_cast<std::int32_t>(state) * 0x1p-31));
+    }
+  }
+  return c;
+}
+
+class EmitKernel : public ::testing::TestWithParam<KernelCase> {};
+INSTANTIATE_TEST_SUITE_P(
+    Samples, EmitKernel,
+    ::testing::Values(KernelCase{"elementwise", aicf::testing::elementwise, {{"n", 200}}},
+                      KernelCase{"softmax", aicf::testing::softmax, {{"rows", 5}, {"cols", 37}}},
+                      KernelCase{"matmul", aicf::testing::broadcast_matmul, {{"M", 21}, {"N", 9}, {"K", 19}}},
+                      KernelCase{"staged", aicf::testing::staged_matmul, {{"M", 70}}},
+                      KernelCase{"attention", aicf::testing::attention, {{"n", 37}}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST_P(EmitKernel, VulkanEqualsInterpreter) {
+  const auto device = vulkan_device();
+  if (!device) GTEST_SKIP() << "no software Vulkan device";
+  const Case c = kernel_case(GetParam());
+  const ThreadProgram program = c.program(0, 0);
+  if (program.subgroup_size != device->info().properties.at("subgroup_size")) GTEST_SKIP() << "another subgroup size";
+  for (const bool wide : {false, true}) {
+    const auto binary = vulkan_binary(program, {.wide_loads_u64 = wide, .signed_zero_inf_nan_preserve = true});
+    ASSERT_TRUE(binary.has_value()) << binary.error().text();
+    check(c, program, *device, *binary);
+  }
+}
+
+TEST_P(EmitKernel, CudaEmulationEqualsInterpreter) {
+  const auto device = open_cuda_emulation("", {});
+  if (!device) GTEST_SKIP() << device.error().text();
+  const Case c = kernel_case(GetParam());
+  const ThreadProgram program = c.program(0, 0);
+  check(c, program, **device, emulation_binary(program));
+}
+
+// ---- text ----------------------------------------------------------------------------------------------------
 
 using namespace thread_builder;
 

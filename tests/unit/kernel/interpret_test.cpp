@@ -167,8 +167,7 @@ TEST(Interpret, EvaluatesOnlyTheChosenSideOfASelect) {
   EXPECT_EQ(run_int(guarded, {6, 5}, {3, 0}), (std::vector<double>{1, 0}));
 }
 
-// ---- what a GPU would forgive
-// ----------------------------------------------------------------------------------------
+// ---- what a GPU would forgive ------------------------------------------------------------------------------
 
 TEST(InterpretErrors, UndefinedVariable) {
   ThreadProgram p = program(4, 1, 2, {writes("O", {8})},

@@ -83,6 +83,12 @@ void collect_symbols(const ThreadBody& body, std::set<std::string>& symbols, std
   }
 }
 
+bool is_identifier(const std::string& name) {
+  const auto letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto part = [&](char c) { return letter(c) || (c >= '0' && c <= '9'); };
+  return !name.empty() && letter(name[0]) && std::all_of(name.begin(), name.end(), part);
+}
+
 /// The type of an element in memory: 16-bit floats are bit patterns.
 std::string element_type(DType type) {
   if (device_size(type) == 2) return "unsigned short";
@@ -351,6 +357,7 @@ std::string CudaPrinter::thread_coordinates() {
 std::string CudaPrinter::print_kernel() {
   const ThreadProgram& p = program();
   AICF_CHECK(p.subgroup_size > 0 && 32 % p.subgroup_size == 0, "a CUDA kernel's subgroup size divides 32");
+  AICF_CHECK(is_identifier(p.name), "the kernel's name must be an identifier: " + p.name);
   const std::string body = print_program_body();
   std::string out = header_comment();
   for (const Function& f : functions) {

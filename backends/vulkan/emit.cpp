@@ -82,7 +82,7 @@ class GlslPrinter final : public SourcePrinter {
   std::string barrier() const override { return "barrier();"; }
 
   // Global memory: one declaration of a binding for each element type that accesses need.
-  std::string view(const std::string& buffer_name, const std::string& element, std::int64_t width, bool store);
+  std::string view(const std::string& buffer_name, const std::string& element, std::int64_t width);
   void load_words(const ThreadStatement& s, std::size_t first, std::int64_t width, const std::string& words);
   void load_16bit_scalar(const ThreadStatement& s);
   void store_16bit_scalar(const ThreadStatement& s);
@@ -218,15 +218,13 @@ std::string GlslPrinter::shuffle(const ThreadStatement& s, const std::string& va
 
 // ---- global memory -----------------------------------------------------------------------------------------------
 
-std::string GlslPrinter::view(const std::string& buffer_name, const std::string& element, std::int64_t width,
-                              bool store) {
+std::string GlslPrinter::view(const std::string& buffer_name, const std::string& element, std::int64_t width) {
   const Use& use = facts_.buffers.at(buffer_name);
   const auto [entry, added] = views_.try_emplace({buffer_name, element});
   if (!added) return entry->second;
   // Accesses of another width see the same memory through a declaration of their own.
-  const char* suffix = store && options_.wide_loads_u64 ? "_out" : "";
   const std::string name =
-      width == 1 ? buffer(buffer_name) : names().fresh(fmt::format("{}_x{}{}", buffer(buffer_name), width, suffix));
+      width == 1 ? buffer(buffer_name) : names().fresh(fmt::format("{}_x{}", buffer(buffer_name), width));
   entry->second = name;
   std::size_t binding = 0;
   while (program().buffers[binding].name != buffer_name) ++binding;
@@ -281,7 +279,7 @@ void GlslPrinter::print_load(const ThreadStatement& s) {
   if (width == 1) {
     if (is_16bit(b.type)) return load_16bit_scalar(s);
     const std::string value =
-        fmt::format("{}[{}]", view(s.buffer, type_name(device_storage(b.type)), 1, false), text(s.index));
+        fmt::format("{}[{}]", view(s.buffer, type_name(device_storage(b.type)), 1), text(s.index));
     return line(loaded(b.type, s.names[0], value));
   }
   const std::int64_t chunk = std::min(width, 16 / size);
@@ -296,11 +294,11 @@ void GlslPrinter::print_load(const ThreadStatement& s) {
       const std::string element = u64          ? (words == 2 ? "uint64_t" : "u64vec2")
                                   : words == 1 ? "uint"
                                                : fmt::format("uvec{}", words);
-      line(fmt::format("const {} aicf_v = {}[{}];", element, view(s.buffer, element, chunk, false), index));
+      line(fmt::format("const {} aicf_v = {}[{}];", element, view(s.buffer, element, chunk), index));
       load_words(s, static_cast<std::size_t>(first), chunk, "aicf_v");
     } else {
       const std::string element = fmt::format("{}vec{}", is_float(b.type) ? "" : "i", chunk);
-      line(fmt::format("const {} aicf_v = {}[{}];", element, view(s.buffer, element, chunk, false), index));
+      line(fmt::format("const {} aicf_v = {}[{}];", element, view(s.buffer, element, chunk), index));
       std::vector<std::string> statements;
       for (std::int64_t e = 0; e < chunk; ++e) {
         statements.push_back(
@@ -317,12 +315,12 @@ void GlslPrinter::load_16bit_scalar(const ThreadStatement& s) {
   const std::string& name = variable(s.names[0]);
   if (options_.storage_16bit) {
     storage16_ = true;
-    const std::string bits = fmt::format("uint({}[{}])", view(s.buffer, "uint16_t", 1, false), text(s.index));
+    const std::string bits = fmt::format("uint({}[{}])", view(s.buffer, "uint16_t", 1), text(s.index));
     return line(fmt::format("{} = {};", name, half_value(type, bits)));
   }
   open_access();
   line(fmt::format("const int aicf_i = {};", text(s.index)));
-  const std::string words = view(s.buffer, "uint", 2, false);
+  const std::string words = view(s.buffer, "uint", 2);
   line(fmt::format("{} = {};", name,
                    half_value(type, fmt::format("({}[aicf_i >> 1] >> ((aicf_i & 1) << 4)) & 0xffffu", words))));
   close_access();
@@ -334,13 +332,13 @@ void GlslPrinter::store_16bit_scalar(const ThreadStatement& s) {
       fmt::format("{}({})", functions_.use(type == DType::bf16 ? "aicf_bf16_bits" : "aicf_f16_bits"), text(s.exprs[0]));
   if (options_.storage_16bit) {
     storage16_ = true;
-    return line(fmt::format("{}[{}] = uint16_t({});", view(s.buffer, "uint16_t", 1, true), text(s.index), bits));
+    return line(fmt::format("{}[{}] = uint16_t({});", view(s.buffer, "uint16_t", 1), text(s.index), bits));
   }
   // The other half of the word may be another thread's. Its bits take part in neither operation, so the result does not
   // depend on their order.
   open_access();
   line(fmt::format("const int aicf_i = {};", text(s.index)));
-  const std::string words = view(s.buffer, "uint", 2, false);
+  const std::string words = view(s.buffer, "uint", 2);
   line(fmt::format("atomicAnd({}[aicf_i >> 1], 0xffff0000u >> ((aicf_i & 1) << 4));", words));
   line(fmt::format("atomicOr({}[aicf_i >> 1], {} << ((aicf_i & 1) << 4));", words, bits));
   close_access();
@@ -362,8 +360,8 @@ void GlslPrinter::print_store(const ThreadStatement& s) {
   };
   if (width == 1) {
     if (is_16bit(b.type)) return store_16bit_scalar(s);
-    return line(fmt::format("{}[{}] = {};", view(s.buffer, type_name(device_storage(b.type)), 1, true), text(s.index),
-                            value(0)));
+    return line(
+        fmt::format("{}[{}] = {};", view(s.buffer, type_name(device_storage(b.type)), 1), text(s.index), value(0)));
   }
   const std::int64_t chunk = std::min(width, 16 / size);
   for (std::int64_t first = 0; first < width; first += chunk) {
@@ -379,7 +377,7 @@ void GlslPrinter::print_store(const ThreadStatement& s) {
       for (std::int64_t e = first; e < first + chunk; ++e) values.push_back(value(e));
       element = fmt::format("{}vec{}", is_float(b.type) ? "" : "i", chunk);
     }
-    const std::string target = fmt::format("{}[{}]", view(s.buffer, element, chunk, true), index);
+    const std::string target = fmt::format("{}[{}]", view(s.buffer, element, chunk), index);
     line(values.size() == 1 ? fmt::format("{} = {};", target, values[0])
                             : fmt::format("{} = {}({});", target, element, fmt::join(values, ", ")));
   }

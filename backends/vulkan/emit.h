@@ -6,13 +6,15 @@
 // they say which invocations exchange values; the driver must give subgroups of `subgroup_size` invocations, all full.
 // A program that does not shuffle takes both from gl_LocalInvocationIndex and runs at any subgroup size.
 //
+// Workgroup memory. Each shared array is an array of its own, whatever its byte offset. 16-bit elements are packed in
+// pairs where every access moves an even number of them; one at a time they take 4 bytes each.
+//
 // Floats. Multiply and add may be contracted by the driver (no NoContraction); nothing is reassociated. Where the
 // device preserves signed zeros, infinities and NaN, the module asks for it; elsewhere isnan and isinf test bits. exp,
 // log and sqrt are the device's, exp gives 0 below 2^-126; erf, tanh, sin, cos and pow are written out, since devices
 // differ.
 
 #include <string>
-#include <string_view>
 
 #include "mir/kernel/thread_program.h"
 

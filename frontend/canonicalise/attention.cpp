@@ -2,8 +2,8 @@
 //
 // It follows the errata of the specification: the cap stands before the mask; a causal query i sees key j when
 // j <= i + offset with offset 0, the past length, or nonpad_kv_seqlen − queries; a row without any key is 0;
-// qk_matmul_output_mode 0, 1, 2, 3 are the scores scaled, capped, masked, normalised. Masked scores are −inf by a select,
-// and everything between the products stays in f32 for narrow types.
+// qk_matmul_output_mode 0, 1, 2, 3 are the scores scaled, capped, masked, normalised. Masked scores are −inf by a
+// select, and everything between the products stays in f32 for narrow types.
 
 #include <fmt/format.h>
 
@@ -64,9 +64,9 @@ Result<void> check_mask(Visibility& sight) {
       sight.mask_length = m->shape[d];
       continue;
     }
-    AICF_TRY([[maybe_unused]] const Expr dim,
-             op.agree(m->shape[d], wanted,
-                      fmt::format("dims of the mask {} and of the scores {}", to_string(m->shape), to_string(sight.scores))));
+    AICF_TRY([[maybe_unused]] const Expr dim, op.agree(m->shape[d], wanted,
+                                                       fmt::format("dims of the mask {} and of the scores {}",
+                                                                   to_string(m->shape), to_string(sight.scores))));
   }
   return {};
 }
@@ -74,9 +74,11 @@ Result<void> check_mask(Visibility& sight) {
 Result<void> check_cache(Lowering& op, const Heads& fresh, int input) {
   const ValuePtr p = op.in(input);
   if (p->rank() != 4) return op.bad(fmt::format("input {} has rank {}, 4 wanted", input, p->rank()));
-  AICF_TRY([[maybe_unused]] const Expr b, op.agree(p->shape[0], fresh.batch, "batch sizes of the cache and its new part"));
+  AICF_TRY([[maybe_unused]] const Expr b,
+           op.agree(p->shape[0], fresh.batch, "batch sizes of the cache and its new part"));
   AICF_TRY([[maybe_unused]] const Expr h, op.agree(p->shape[1], fresh.heads, "heads of the cache and its new part"));
-  AICF_TRY([[maybe_unused]] const Expr d, op.agree(p->shape[3], fresh.size, "head sizes of the cache and its new part"));
+  AICF_TRY([[maybe_unused]] const Expr d,
+           op.agree(p->shape[3], fresh.size, "head sizes of the cache and its new part"));
   return {};
 }
 
@@ -87,7 +89,8 @@ Result<void> read_operands(Lowering& op, AttentionParts& parts, Visibility& sigh
   AICF_TRY(Heads k, heads_of(op, key, kv_heads, "kv_num_heads"));
   AICF_TRY(Heads v, heads_of(op, value, kv_heads, "kv_num_heads"));
   AICF_RETURN_IF_ERROR(op.want_same_type(query, key));
-  if (!is_float(q.tensor->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(q.tensor->type)));
+  AICF_RETURN_IF_ERROR(op.want_float(query));
+  AICF_RETURN_IF_ERROR(op.want_float(value));
   AICF_TRY(q.batch, op.agree(q.batch, k.batch, "batch sizes of Q and K"));
   AICF_TRY(q.batch, op.agree(q.batch, v.batch, "batch sizes of Q and V"));
   AICF_TRY(k.heads, op.agree(k.heads, v.heads, "heads of K and V"));
@@ -106,7 +109,9 @@ Result<void> read_operands(Lowering& op, AttentionParts& parts, Visibility& sigh
     AICF_RETURN_IF_ERROR(check_cache(op, v, past_value));
     AICF_TRY(sight.past, op.agree(old_k->shape[2], old_v->shape[2], "lengths of past_key and past_value"));
   }
-  const auto cache_name = [&](int output, const char* suffix) { return op.wants(output) ? op.name({}, output) : op.name(suffix); };
+  const auto cache_name = [&](int output, const char* suffix) {
+    return op.wants(output) ? op.name({}, output) : op.name(suffix);
+  };
   AICF_TRY(const ValuePtr keys, joined_cache(op, k, old_k, cache_name(1, "keys")));
   AICF_TRY(const ValuePtr values, joined_cache(op, v, old_v, cache_name(2, "values")));
   op.result(1, keys);
@@ -127,8 +132,10 @@ Result<void> attention(Lowering& op) {
   AICF_RETURN_IF_ERROR(read_operands(op, parts, sight));
   const DType type = wide(parts.q.tensor->type);
   if (op.has(nonpad)) {
-    if (!is_integer(op.in(nonpad)->type) || op.in(nonpad)->rank() != 1) return op.bad("nonpad_kv_seqlen must be a list of integers");
-    AICF_TRY([[maybe_unused]] const Expr b, op.agree(op.in(nonpad)->shape[0], parts.q.batch, "nonpad_kv_seqlen and the batch"));
+    if (!is_integer(op.in(nonpad)->type) || op.in(nonpad)->rank() != 1)
+      return op.bad("nonpad_kv_seqlen must be a list of integers");
+    AICF_TRY([[maybe_unused]] const Expr b,
+             op.agree(op.in(nonpad)->shape[0], parts.q.batch, "nonpad_kv_seqlen and the batch"));
   }
   sight.causal = op.integer("is_causal", 0) != 0;
   sight.left = op.integer("left_window_size", -1);

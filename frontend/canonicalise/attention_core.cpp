@@ -19,7 +19,9 @@ Result<Heads> heads_of(Lowering& op, int input, std::int64_t heads, const char* 
   return Heads{x, true, x->shape[0], Expr(heads), x->shape[1], Expr(*width / heads)};
 }
 
-Heads whole(const ValuePtr& x) { return Heads{x, false, x->shape[0], x->shape[1], x->shape[2], x->shape[3]}; }
+Heads whole(const ValuePtr& x) {
+  return Heads{x, false, x->shape[0], x->shape[1], x->shape[2], x->shape[3]};
+}
 
 Result<ValuePtr> joined_cache(Lowering& op, const Heads& fresh, const ValuePtr& past, const std::string& name) {
   if (!past && !fresh.flat) return fresh.tensor;
@@ -28,15 +30,17 @@ Result<ValuePtr> joined_cache(Lowering& op, const Heads& fresh, const ValuePtr& 
   if (past) {
     operands.push_back(past);
     if (past->type != fresh.tensor->type) {
-      return op.bad(fmt::format("the cache is {}, its new part {}", aicf::name(past->type), aicf::name(fresh.tensor->type)));
+      return op.bad(
+          fmt::format("the cache is {}, its new part {}", aicf::name(past->type), aicf::name(fresh.tensor->type)));
     }
     length = op.simplify(past->shape[2] + fresh.length);
   }
-  return op.map({name, fresh.tensor->type, {fresh.batch, fresh.heads, length, fresh.size}, operands}, [&](const Index& i) {
-    if (!past) return op.at(fresh.tensor, fresh.index(i[0], i[1], i[2], i[3]));
-    const Expr added = op.at(fresh.tensor, fresh.index(i[0], i[1], i[2] - past->shape[2], i[3]));
-    return Expr::select(less(i[2], past->shape[2]), op.at(past, i), added);
-  });
+  return op.map({name, fresh.tensor->type, {fresh.batch, fresh.heads, length, fresh.size}, operands},
+                [&](const Index& i) {
+                  if (!past) return op.at(fresh.tensor, fresh.index(i[0], i[1], i[2], i[3]));
+                  const Expr added = op.at(fresh.tensor, fresh.index(i[0], i[1], i[2] - past->shape[2], i[3]));
+                  return Expr::select(less(i[2], past->shape[2]), op.at(past, i), added);
+                });
 }
 
 Result<ValuePtr> attend(Lowering& op, const AttentionParts& parts) {
@@ -57,14 +61,15 @@ Result<ValuePtr> attend(Lowering& op, const AttentionParts& parts) {
   };
 
   const Shape shape{q.batch, q.heads, q.length, k.length};
-  AICF_TRY(ValuePtr scores,
-           op.reduce({op.name("scores"), type, shape, {q.tensor, k.tensor}}, {q.size}, ReduceOp::sum,
-                     [&](const Index& i, const Index& r) {
-                       return op.wide_at(q.tensor, q.index(i[0], i[1], i[2], r[0])) *
-                              cast_to(op.wide_at(k.tensor, k.index(i[0], kv_head(i[1]), i[3], r[0])), type);
-                     }));
+  AICF_TRY(ValuePtr scores, op.reduce({op.name("scores"), type, shape, {q.tensor, k.tensor}}, {q.size}, ReduceOp::sum,
+                                      [&](const Index& i, const Index& r) {
+                                        return op.wide_at(q.tensor, q.index(i[0], i[1], i[2], r[0])) *
+                                               cast_to(op.wide_at(k.tensor, k.index(i[0], kv_head(i[1]), i[3], r[0])),
+                                                       type);
+                                      }));
   if (!parts.scale.is_constant(1)) {
-    AICF_TRY(scores, op.map({op.name("scaled"), type, shape, {scores}}, [&](const Index& i) { return op.at(scores, i) * parts.scale; }));
+    AICF_TRY(scores, op.map({op.name("scaled"), type, shape, {scores}},
+                            [&](const Index& i) { return op.at(scores, i) * parts.scale; }));
   }
   AICF_RETURN_IF_ERROR(expose(scores, 0));
   if (parts.softcap != 0) {
@@ -76,7 +81,8 @@ Result<ValuePtr> attend(Lowering& op, const AttentionParts& parts) {
   if (parts.mask) {
     Values operands{scores};
     operands.insert(operands.end(), parts.mask_operands.begin(), parts.mask_operands.end());
-    AICF_TRY(scores, op.map({op.name("masked"), type, shape, operands}, [&](const Index& i) { return parts.mask(i, op.at(scores, i)); }));
+    AICF_TRY(scores, op.map({op.name("masked"), type, shape, operands},
+                            [&](const Index& i) { return parts.mask(i, op.at(scores, i)); }));
   }
   AICF_RETURN_IF_ERROR(expose(scores, 2));
 
@@ -101,10 +107,13 @@ Result<ValuePtr> attend(Lowering& op, const AttentionParts& parts) {
   AICF_RETURN_IF_ERROR(expose(weights, 3));
 
   const DType out = q.tensor->type;
-  AICF_TRY(ValuePtr y, op.accumulate({parts.flat_result ? parts.result_name + "_heads" : parts.result_name, out,
-                                      {q.batch, q.heads, q.length, v.size}, {weights, v.tensor}},
+  AICF_TRY(ValuePtr y, op.accumulate({parts.flat_result ? parts.result_name + "_heads" : parts.result_name,
+                                      out,
+                                      {q.batch, q.heads, q.length, v.size},
+                                      {weights, v.tensor}},
                                      {k.length}, ReduceOp::sum, [&](const Index& i, const Index& r) {
-                                       const Expr value = op.wide_at(v.tensor, v.index(i[0], kv_head(i[1]), r[0], i[3]));
+                                       const Expr value =
+                                           op.wide_at(v.tensor, v.index(i[0], kv_head(i[1]), r[0], i[3]));
                                        return op.at(weights, element(i, r)) * cast_to(value, type);
                                      }));
   if (!parts.flat_result) return y;

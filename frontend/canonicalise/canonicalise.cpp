@@ -158,9 +158,12 @@ bool solve(const Expr& dim, std::int64_t size, std::map<std::string, std::int64_
   ExprMap known;
   std::string unknown;
   for (const std::string& s : symbols_of(dim)) {
-    if (const auto bound = bindings.find(s); bound != bindings.end()) known.emplace(s, Expr(bound->second));
-    else if (unknown.empty()) unknown = s;
-    else return false;
+    if (const auto bound = bindings.find(s); bound != bindings.end())
+      known.emplace(s, Expr(bound->second));
+    else if (unknown.empty())
+      unknown = s;
+    else
+      return false;
   }
   if (unknown.empty()) return false;
   const Expr one = simplify(substitute_symbols(dim, known));
@@ -186,21 +189,25 @@ std::string dims_text(const std::vector<std::int64_t>& dims) {
 Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, const NamedTensors& inputs) {
   std::map<std::string, std::int64_t> bindings;
   std::map<std::string, std::string> source;  // where a symbol's value is from
-  const auto where = [](const SemanticInput& input, std::size_t d) { return fmt::format("dim {} of input {}", d, in_quotes(input.name)); };
+  const auto where = [](const SemanticInput& input, std::size_t d) {
+    return fmt::format("dim {} of input {}", d, in_quotes(input.name));
+  };
   for (const SemanticInput& input : model.semantic.inputs) {
     const auto given = inputs.find(input.name);
     if (given == inputs.end()) {
       std::string names;
       for (const auto& [name, tensor] : inputs) names += (names.empty() ? "" : ", ") + in_quotes(name);
-      return bad_input(fmt::format("input {} is missing; given are {}", in_quotes(input.name), names.empty() ? "none" : names));
+      return bad_input(
+          fmt::format("input {} is missing; given are {}", in_quotes(input.name), names.empty() ? "none" : names));
     }
     const Tensor& tensor = given->second;
     if (tensor.type() != input.type) {
-      return bad_input(fmt::format("input {} is {}, the model takes {}", in_quotes(input.name), name(tensor.type()), name(input.type)));
+      return bad_input(fmt::format("input {} is {}, the model takes {}", in_quotes(input.name), name(tensor.type()),
+                                   name(input.type)));
     }
     if (tensor.shape().size() != input.shape.size()) {
-      return bad_input(fmt::format("input {} has shape {}, the model takes {}", in_quotes(input.name), dims_text(tensor.shape()),
-                                   to_string(input.shape)));
+      return bad_input(fmt::format("input {} has shape {}, the model takes {}", in_quotes(input.name),
+                                   dims_text(tensor.shape()), to_string(input.shape)));
     }
     for (std::size_t d = 0; d < input.shape.size(); ++d) {
       const Expr& dim = input.shape[d];
@@ -226,7 +233,7 @@ Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, con
       if (wanted == size) continue;
       const Expr& dim = input.shape[d];
       const auto from = dim.op() == Op::symbol ? source.find(dim.name()) : source.end();
-      const std::string reason = dim.is_constant() ? std::string("the model takes")
+      const std::string reason = dim.is_constant()      ? std::string("the model takes")
                                  : from != source.end() ? fmt::format("'{}' from {} is", dim.name(), from->second)
                                                         : fmt::format("{} is", to_string(dim));
       return bad_input(fmt::format("{} is {}, {} {}", where(input, d), size, reason, wanted));
@@ -236,15 +243,18 @@ Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, con
     AICF_TRY(const std::int64_t left, evaluate_int(c.left, bindings));
     AICF_TRY(const std::int64_t right, evaluate_int(c.right, bindings));
     if (left != right) {
-      return bad_input(fmt::format("{} is {} and {} is {}, which must agree; if one is 1 to be broadcast, fix it with a binding",
-                                   to_string(c.left), left, to_string(c.right), right),
-                       c.place);
+      return bad_input(
+          fmt::format("{} is {} and {} is {}, which must agree; if one is 1 to be broadcast, fix it with a binding",
+                      to_string(c.left), left, to_string(c.right), right),
+          c.place);
     }
   }
   return bindings;
 }
 
-Result<Model> load_model(const std::string& path, const ImportOptions& options) {
+namespace {
+
+Result<Model> load(const std::string& path, const ImportOptions& options) {
   std::ifstream file(path, std::ios::binary);
   if (!file || std::filesystem::is_directory(path)) return bad_input("the file cannot be read", path);
   std::string head(4096, '\0');
@@ -254,7 +264,8 @@ Result<Model> load_model(const std::string& path, const ImportOptions& options) 
     return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
   });
   const bool named_onnx = path.ends_with(".onnx");
-  if (is_text && named_onnx) return bad_input("the file is text, not a protobuf model; name a text model otherwise", path);
+  if (is_text && named_onnx)
+    return bad_input("the file is text, not a protobuf model; name a text model otherwise", path);
   Result<SemanticGraph> semantic = [&]() -> Result<SemanticGraph> {
     if (!is_text) return read_onnx(path);
     file.clear();
@@ -271,6 +282,19 @@ Result<Model> load_model(const std::string& path, const ImportOptions& options) 
     return std::unexpected(std::move(d));
   }
   return model;
+}
+
+}  // namespace
+
+Result<Model> load_model(const std::string& path, const ImportOptions& options) {
+  Result<Model> model = load(path, options);
+  if (model) return model;
+  // Names and texts of a broken file may hold anything; a message is one printable line.
+  constexpr std::size_t longest_message = 900;
+  Diagnostic d = std::move(model).error();
+  d.message = printable(d.message, longest_message);
+  d.place = printable(d.place, longest_message);
+  return std::unexpected(std::move(d));
 }
 
 }  // namespace aicf

@@ -12,13 +12,15 @@ namespace aicf::ops {
 
 Result<void> matmul(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   const ValuePtr a = op.in(0), b = op.in(1);
   if (a->rank() == 0 || b->rank() == 0) return op.bad("operands of rank 0");
   // Rank 1 stands for a row on the left and a column on the right; the added dim is dropped from the result.
   const bool row = a->rank() == 1, column = b->rank() == 1;
   const Expr depth_a = a->shape.back(), depth_b = column ? b->shape[0] : b->shape[b->rank() - 2];
-  AICF_TRY(const Expr depth, op.agree(depth_a, depth_b,
-                                      fmt::format("inner dims of {} and {}", to_string(a->shape), to_string(b->shape))));
+  AICF_TRY(
+      const Expr depth,
+      op.agree(depth_a, depth_b, fmt::format("inner dims of {} and {}", to_string(a->shape), to_string(b->shape))));
   const Shape batch_a(a->shape.begin(), a->shape.end() - (row ? 1 : 2));
   const Shape batch_b(b->shape.begin(), b->shape.end() - (column ? 1 : 2));
   AICF_TRY(const Shape batch, op.broadcast(batch_a, batch_b));
@@ -50,6 +52,7 @@ Result<void> matmul(Lowering& op) {
 
 Result<void> gemm(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   const ValuePtr a = op.in(0), b = op.in(1);
   if (a->rank() != 2 || b->rank() != 2) {
     return op.bad(fmt::format("ranks {} and {}, 2 wanted", a->rank(), b->rank()));
@@ -148,6 +151,7 @@ Result<Equation> parse_equation(Lowering& op, const std::string& text, int input
 
 Result<void> einsum(Lowering& op) {
   AICF_TRY(const Equation equation, parse_equation(op, op.text("equation", ""), op.inputs()));
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   // Size of each letter, and of the broadcast ellipsis dims.
   std::map<char, Expr> sizes;
   Shape ellipsis;
@@ -223,8 +227,8 @@ Result<void> einsum(Lowering& op) {
     for (std::size_t k = 0; k < operands.size(); ++k) {
       const Shape& own = operands[k]->shape;
       Index index;
-      const std::size_t count = own.size() - (equation.operands[k].size() -
-                                              (equation.operands[k].find('.') != std::string::npos ? 1 : 0));
+      const std::size_t count =
+          own.size() - (equation.operands[k].size() - (equation.operands[k].find('.') != std::string::npos ? 1 : 0));
       for (const char c : equation.operands[k]) {
         if (c == '.') {
           for (std::size_t d = 0; d < count; ++d) {

@@ -70,15 +70,18 @@ Result<void> microsoft_attention(Lowering& op) {
   const ValuePtr x = op.in(0), weight = op.in(1);
   if (op.has(4) || op.wants(1)) return op.cannot("a key-value cache");
   if (op.integer("do_rotary", 0) != 0) return op.cannot("do_rotary");
-  if (x->rank() != 3 || weight->rank() != 2) return op.bad(fmt::format("ranks {} and {} of input and weights, 3 and 2 wanted", x->rank(), weight->rank()));
+  if (x->rank() != 3 || weight->rank() != 2)
+    return op.bad(fmt::format("ranks {} and {} of input and weights, 3 and 2 wanted", x->rank(), weight->rank()));
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   AICF_TRY(const Expr depth, op.agree(x->shape[2], weight->shape[0], "widths of input and weights"));
   const auto width = constant_of(weight->shape[1]);
   const std::int64_t heads = op.integer("num_heads", 0);
   if (!width || heads < 1) return op.bad("num_heads and the width of the weights must be positive numbers");
   std::vector<std::int64_t> sizes(3, *width / 3);
   if (const Attribute* a = op.attribute("qkv_hidden_sizes"); a && !a->is.empty()) sizes = a->is;
-  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != *width || sizes[0] != sizes[1] || sizes[0] % heads != 0 || sizes[2] % heads != 0) {
+  if (sizes.size() != 3 || sizes[0] + sizes[1] + sizes[2] != *width || sizes[0] != sizes[1] || sizes[0] % heads != 0 ||
+      sizes[2] % heads != 0) {
     return op.bad(fmt::format("weights of width {} do not divide into q, k and v of {} heads", *width, heads));
   }
   const DType type = wide(x->type);
@@ -112,6 +115,9 @@ Result<void> microsoft_attention(Lowering& op) {
 Result<void> multi_head_attention(Lowering& op) {
   enum { query, key, value, bias, padding, attention_bias, past_key, past_value };
   if (!op.has(key) || !op.has(value)) return op.cannot("packed queries, keys and values");
+  AICF_RETURN_IF_ERROR(op.want_float(query));
+  AICF_RETURN_IF_ERROR(op.want_same_type(query, key));
+  AICF_RETURN_IF_ERROR(op.want_same_type(query, value));
   const std::int64_t heads = op.integer("num_heads", 0);
   AttentionParts parts;
   const auto read = [&](int input) -> Result<Heads> {
@@ -123,7 +129,12 @@ Result<void> multi_head_attention(Lowering& op) {
     Expr offset(0);
     for (int k = query; k < input; ++k) offset = offset + op.in(k)->shape.back();
     offset = op.simplify(offset);
-    AICF_TRY(h.tensor, op.map({op.name(input == query ? "q" : input == key ? "k" : "v"), x->type, x->shape, {x, b}},
+    AICF_TRY(h.tensor, op.map({op.name(input == query ? "q"
+                                       : input == key ? "k"
+                                                      : "v"),
+                               x->type,
+                               x->shape,
+                               {x, b}},
                               [&](const Index& i) { return op.at(x, i) + op.at(b, {offset + i[2]}); }));
     return h;
   };
@@ -134,7 +145,8 @@ Result<void> multi_head_attention(Lowering& op) {
   AICF_TRY(k.length, op.agree(k.length, v.length, "lengths of key and value"));
   AICF_TRY(parts.q.size, op.agree(parts.q.size, k.size, "head sizes of query and key"));
   if (op.has(past_key) != op.has(past_value)) return op.bad("past_key and past_value must be given together");
-  const ValuePtr old_k = op.has(past_key) ? op.in(past_key) : ValuePtr(), old_v = op.has(past_value) ? op.in(past_value) : ValuePtr();
+  const ValuePtr old_k = op.has(past_key) ? op.in(past_key) : ValuePtr(),
+                 old_v = op.has(past_value) ? op.in(past_value) : ValuePtr();
   for (const ValuePtr& old : {old_k, old_v}) {
     if (old && old->rank() != 4) return op.bad(fmt::format("a cache of rank {}, 4 wanted", old->rank()));
   }
@@ -159,6 +171,7 @@ Result<void> multi_head_attention(Lowering& op) {
 
 Result<void> fused_matmul(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   const ValuePtr a = op.in(0), b = op.in(1);
   if (a->rank() < 2 || b->rank() < 2) return op.bad("operands of rank 2 or more wanted");
   if (op.integer("transBatchA", 0) != 0 || op.integer("transBatchB", 0) != 0) return op.cannot("transposed batch dims");
@@ -183,8 +196,8 @@ Result<void> fused_matmul(Lowering& op) {
   };
   const double alpha = op.real("alpha", 1);
   const DType type = wide(a->type);
-  AICF_TRY(ValuePtr y, op.reduce({alpha == 1 && type == a->type ? op.name() : op.name("product"), type, shape, {a, b}}, {depth},
-                                 ReduceOp::sum, [&](const Index& i, const Index& r) {
+  AICF_TRY(ValuePtr y, op.reduce({alpha == 1 && type == a->type ? op.name() : op.name("product"), type, shape, {a, b}},
+                                 {depth}, ReduceOp::sum, [&](const Index& i, const Index& r) {
                                    return op.wide_at(a, index(batch_a, i, i[batch], r[0], ta)) *
                                           op.wide_at(b, index(batch_b, i, r[0], i[batch + 1], tb));
                                  }));
@@ -193,7 +206,8 @@ Result<void> fused_matmul(Lowering& op) {
     op.result(0, std::move(y));
     return {};
   }
-  return op.result_map(a->type, shape, {y}, [&](const Index& i) { return cast_to(op.at(y, i) * number(type, alpha), a->type); });
+  return op.result_map(a->type, shape, {y},
+                       [&](const Index& i) { return cast_to(op.at(y, i) * number(type, alpha), a->type); });
 }
 
 }  // namespace aicf::ops

@@ -29,7 +29,8 @@ Result<Windows> windows_of(Lowering& op, const ValuePtr& x, const std::vector<Ex
   Windows w;
   w.kernel = kernel;
   const std::size_t rank = kernel.size();
-  const auto numbers = [&](const char* name, std::size_t count, std::int64_t absent) -> Result<std::vector<std::int64_t>> {
+  const auto numbers = [&](const char* name, std::size_t count,
+                           std::int64_t absent) -> Result<std::vector<std::int64_t>> {
     const Attribute* a = op.attribute(name);
     std::vector<std::int64_t> list = a ? a->is : std::vector<std::int64_t>(count, absent);
     if (list.size() != count) return op.bad(fmt::format("{} has {} entries, {} wanted", name, list.size(), count));
@@ -51,8 +52,10 @@ Result<Windows> windows_of(Lowering& op, const ValuePtr& x, const std::vector<Ex
       before = op.simplify(floordiv(auto_pad == "SAME_UPPER" ? total : total + Expr(1), Expr(2)));
       after = op.simplify(total - before);
     } else {
-      if (auto_pad == "VALID") before = after = Expr(0);
-      else if (auto_pad != "NOTSET") return op.bad(fmt::format("auto_pad '{}' is none of NOTSET, SAME_UPPER, SAME_LOWER, VALID", auto_pad));
+      if (auto_pad == "VALID")
+        before = after = Expr(0);
+      else if (auto_pad != "NOTSET")
+        return op.bad(fmt::format("auto_pad '{}' is none of NOTSET, SAME_UPPER, SAME_LOWER, VALID", auto_pad));
       const Expr room = op.simplify(dim + before + after - reach);
       places = (ceil ? ceildiv(room, stride) : floordiv(room, stride)) + Expr(1);
       // With ceil_mode the last window must start inside the input or its leading padding.
@@ -60,7 +63,8 @@ Result<Windows> windows_of(Lowering& op, const ValuePtr& x, const std::vector<Ex
     }
     places = op.simplify(places);
     if (const auto n = constant_of(places); n && *n < 0) {
-      return op.bad(fmt::format("a window of {} does not fit dim {} of {}", to_string(op.simplify(reach)), d + 2, to_string(x->shape)));
+      return op.bad(fmt::format("a window of {} does not fit dim {} of {}", to_string(op.simplify(reach)), d + 2,
+                                to_string(x->shape)));
     }
     w.before.push_back(before);
     w.places.push_back(places);
@@ -71,8 +75,8 @@ Result<Windows> windows_of(Lowering& op, const ValuePtr& x, const std::vector<Ex
 }
 
 /// body(input index) where the window stays inside, else `outside`. `lead` are the batch and channel coordinates.
-Expr windowed(const Windows& w, const ValuePtr& x, const Index& lead, const Index& places, const Index& taps, const Expr& outside,
-              const std::function<Expr(const Index&)>& body) {
+Expr windowed(const Windows& w, const ValuePtr& x, const Index& lead, const Index& places, const Index& taps,
+              const Expr& outside, const std::function<Expr(const Index&)>& body) {
   Index index = lead;
   Expr inside;
   for (int d = 0; d < w.rank(); ++d) {
@@ -83,12 +87,15 @@ Expr windowed(const Windows& w, const ValuePtr& x, const Index& lead, const Inde
   return inside ? Expr::select(inside, body(index), outside) : body(index);
 }
 
-std::vector<Expr> tail(const Index& i, std::size_t from) { return {i.begin() + from, i.end()}; }
+std::vector<Expr> tail(const Index& i, std::size_t from) {
+  return {i.begin() + from, i.end()};
+}
 
 Result<std::vector<Expr>> kernel_attribute(Lowering& op, const ValuePtr& x) {
   const Attribute* a = op.attribute("kernel_shape");
   AICF_CHECK(a != nullptr, "kernel_shape is required");
-  if (static_cast<int>(a->is.size()) + 2 != x->rank()) return op.bad(fmt::format("kernel_shape has {} entries for rank {}", a->is.size(), x->rank()));
+  if (static_cast<int>(a->is.size()) + 2 != x->rank())
+    return op.bad(fmt::format("kernel_shape has {} entries for rank {}", a->is.size(), x->rank()));
   if (std::ranges::any_of(a->is, [](std::int64_t n) { return n < 1; })) return op.bad("kernel_shape must be positive");
   return std::vector<Expr>(a->is.begin(), a->is.end());
 }
@@ -97,9 +104,11 @@ Result<std::vector<Expr>> kernel_attribute(Lowering& op, const ValuePtr& x) {
 
 Result<void> convolution(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   const ValuePtr x = op.in(0), weight = op.in(1);
   if (x->rank() < 3 || weight->rank() != x->rank()) {
-    return op.bad(fmt::format("ranks {} and {} of input and weight, equal and 3 or more wanted", x->rank(), weight->rank()));
+    return op.bad(
+        fmt::format("ranks {} and {} of input and weight, equal and 3 or more wanted", x->rank(), weight->rank()));
   }
   const std::vector<Expr> kernel(weight->shape.begin() + 2, weight->shape.end());
   AICF_TRY(const Windows w, windows_of(op, x, kernel));
@@ -108,7 +117,8 @@ Result<void> convolution(Lowering& op) {
   if (groups < 1 || !out_channels || !in_channels || *out_channels % groups != 0) {
     return op.bad(fmt::format("weight {} does not divide into {} groups", to_string(weight->shape), groups));
   }
-  AICF_TRY([[maybe_unused]] const Expr channels, op.agree(x->shape[1], Expr(*in_channels * groups), "channels of input and weight"));
+  AICF_TRY([[maybe_unused]] const Expr channels,
+           op.agree(x->shape[1], Expr(*in_channels * groups), "channels of input and weight"));
   Shape shape{x->shape[0], weight->shape[0]};
   shape.insert(shape.end(), w.places.begin(), w.places.end());
   Shape over{weight->shape[1]};
@@ -131,11 +141,11 @@ Result<void> convolution(Lowering& op) {
   }
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 2));
   if (op.in(2)->rank() != 1) return op.bad(fmt::format("input 2 has rank {}, 1 wanted", op.in(2)->rank()));
-  AICF_TRY([[maybe_unused]] const Expr biases, op.agree(op.in(2)->shape[0], weight->shape[0], "bias and output channels"));
+  AICF_TRY([[maybe_unused]] const Expr biases,
+           op.agree(op.in(2)->shape[0], weight->shape[0], "bias and output channels"));
   AICF_TRY(const ValuePtr y, op.reduce({op.name("product"), type, shape, {x, weight}}, over, ReduceOp::sum, product));
-  return op.result_map(x->type, shape, {y, op.in(2)}, [&](const Index& i) {
-    return cast_to(op.at(y, i) + op.wide_at(op.in(2), {i[1]}), x->type);
-  });
+  return op.result_map(x->type, shape, {y, op.in(2)},
+                       [&](const Index& i) { return cast_to(op.at(y, i) + op.wide_at(op.in(2), {i[1]}), x->type); });
 }
 
 Result<void> pooling(Lowering& op) {
@@ -182,13 +192,14 @@ Result<void> pooling(Lowering& op) {
 Result<void> global_pooling(Lowering& op) {
   const ValuePtr x = op.in(0);
   if (x->rank() < 3) return op.bad(fmt::format("input 0 has rank {}, 3 or more wanted", x->rank()));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   const bool max = op.op() == "GlobalMaxPool";
   Shape shape{x->shape[0], x->shape[1]};
   shape.resize(x->shape.size(), Expr(1));
   const Shape over(x->shape.begin() + 2, x->shape.end());
   const DType type = max ? x->type : wide(x->type);
-  AICF_TRY(ValuePtr y, op.reduce({max ? op.name() : op.name("sum"), type, shape, {x}}, over, max ? ReduceOp::max : ReduceOp::sum,
-                                 [&](const Index& i, const Index& r) {
+  AICF_TRY(ValuePtr y, op.reduce({max ? op.name() : op.name("sum"), type, shape, {x}}, over,
+                                 max ? ReduceOp::max : ReduceOp::sum, [&](const Index& i, const Index& r) {
                                    Index index{i[0], i[1]};
                                    index.insert(index.end(), r.begin(), r.end());
                                    return cast_to(op.at(x, index), type);
@@ -197,9 +208,8 @@ Result<void> global_pooling(Lowering& op) {
     op.result(0, std::move(y));
     return {};
   }
-  return op.result_map(x->type, shape, {y}, [&](const Index& i) {
-    return cast_to(op.at(y, i) / cast_to(op.product(over), type), x->type);
-  });
+  return op.result_map(x->type, shape, {y},
+                       [&](const Index& i) { return cast_to(op.at(y, i) / cast_to(op.product(over), type), x->type); });
 }
 
 }  // namespace aicf::ops

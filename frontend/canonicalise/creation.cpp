@@ -16,7 +16,9 @@ Result<void> constant(Lowering& op) {
   const auto count = [](std::size_t n) { return std::vector<std::int64_t>{static_cast<std::int64_t>(n)}; };
   Tensor tensor;
   switch (a.kind) {
-    case Attribute::Kind::tensor: tensor = a.t; break;
+    case Attribute::Kind::tensor:
+      tensor = a.t;
+      break;
     case Attribute::Kind::integer:
     case Attribute::Kind::integers: {
       const bool list = a.kind == Attribute::Kind::integers;
@@ -34,7 +36,8 @@ Result<void> constant(Lowering& op) {
       for (std::size_t k = 0; list && k < a.fs.size(); ++k) tensor.set(static_cast<std::int64_t>(k), a.fs[k]);
       break;
     }
-    default: return op.cannot(fmt::format("attribute {} holds text, which AICF does not compute with", key));
+    default:
+      return op.cannot(fmt::format("attribute {} holds text, which AICF does not compute with", key));
   }
   op.result(0, op.state().from_tensor(op.name(), std::move(tensor)));
   return {};
@@ -50,7 +53,8 @@ Result<void> constant_of_shape(Lowering& op) {
   Shape shape;
   for (const Expr& e : dims) {
     const Expr dim = op.simplify(e);
-    if (const auto n = constant_of(dim); n && *n < 0) return op.bad(fmt::format("negative dim in the shape {}", to_string(dims)));
+    if (const auto n = constant_of(dim); n && *n < 0)
+      return op.bad(fmt::format("negative dim in the shape {}", to_string(dims)));
     shape.push_back(dim);
   }
   return op.result_map(fill.type(), shape, {}, [&](const Index&) { return fill; });
@@ -77,7 +81,8 @@ Result<void> range(Lowering& op) {
   std::vector<Expr> bounds;
   for (int k = 0; k < 3; ++k) {
     AICF_TRY(const std::vector<Expr> elements, op.known(k));
-    if (elements.size() != 1) return op.bad(fmt::format("input {} has {} elements, a scalar wanted", k, elements.size()));
+    if (elements.size() != 1)
+      return op.bad(fmt::format("input {} has {} elements, a scalar wanted", k, elements.size()));
     bounds.push_back(op.simplify(elements[0]));
   }
   if (bounds[2].is_constant(0)) return op.bad("delta 0");
@@ -99,8 +104,8 @@ Result<void> range(Lowering& op) {
     if (!(count < 0x1p40)) return op.bad(fmt::format("a range of {:.3g} elements is too large", count));
     extent = Expr(static_cast<std::int64_t>(std::max(count, 0.0)));
   } else {
-    return op.cannot(fmt::format("the length of a range from {} to {} by {}", to_string(bounds[0]), to_string(bounds[1]),
-                                 to_string(bounds[2])));
+    return op.cannot(fmt::format("the length of a range from {} to {} by {}", to_string(bounds[0]),
+                                 to_string(bounds[1]), to_string(bounds[2])));
   }
   AICF_TRY(ValuePtr y, op.map({op.name(), type, {extent}, {}, true}, [&](const Index& i) {
     if (start && delta) return cast_to(op.simplify(*start + *delta * i[0]), type);

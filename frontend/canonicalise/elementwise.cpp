@@ -8,19 +8,27 @@
 #include <map>
 #include <numbers>
 
-#include "frontend/semantic/onnx_types.h"
 #include "frontend/canonicalise/ops.h"
+#include "frontend/semantic/onnx_types.h"
 
 namespace aicf::ops {
 namespace {
 
 using Scalars = std::vector<Expr>;
 
-Expr unary_of(Op op, const Expr& x) { return Expr::unary(op, x); }
-Expr binary_of(Op op, const Expr& a, const Expr& b) { return Expr::binary(op, a, b); }
-Expr like(const Expr& x, double value) { return number(x.type(), value); }
+Expr unary_of(Op op, const Expr& x) {
+  return Expr::unary(op, x);
+}
+Expr binary_of(Op op, const Expr& a, const Expr& b) {
+  return Expr::binary(op, a, b);
+}
+Expr like(const Expr& x, double value) {
+  return number(x.type(), value);
+}
 
-Expr sigmoid_of(const Expr& x) { return unary_of(Op::reciprocal, like(x, 1) + unary_of(Op::exp, -x)); }
+Expr sigmoid_of(const Expr& x) {
+  return unary_of(Op::reciprocal, like(x, 1) + unary_of(Op::exp, -x));
+}
 
 /// log(1 + exp(x)) without overflow: max(x, 0) + log(1 + exp(−|x|)).
 Expr softplus_of(const Expr& x) {
@@ -31,66 +39,74 @@ Expr softplus_of(const Expr& x) {
 Expr exp_difference(const Expr& x) {  // (e^x − e^−x) / 2
   return (unary_of(Op::exp, x) - unary_of(Op::exp, -x)) / like(x, 2);
 }
-Expr exp_mean(const Expr& x) { return (unary_of(Op::exp, x) + unary_of(Op::exp, -x)) / like(x, 2); }
+Expr exp_mean(const Expr& x) {
+  return (unary_of(Op::exp, x) + unary_of(Op::exp, -x)) / like(x, 2);
+}
 
 using UnaryBody = Expr (*)(const Lowering& op, const Expr& x);
 struct UnaryRule {
   UnaryBody body;
-  bool composite = false;  ///< several roundings in a narrow type: computed in f32
-  bool to_bool = false;
+  /// `numbers` takes integers too; `composite` has several roundings in a narrow type and is computed in f32.
+  enum Kind { numbers, floats, composite, test } kind = numbers;
 };
 
-Expr alpha_of(const Lowering& op, const Expr& x, double absent) { return like(x, op.real("alpha", absent)); }
+Expr alpha_of(const Lowering& op, const Expr& x, double absent) {
+  return like(x, op.real("alpha", absent));
+}
 
 const std::map<std::string_view, UnaryRule>& unary_rules() {
   static const std::map<std::string_view, UnaryRule> rules{
       {"Neg", {[](const Lowering&, const Expr& x) { return -x; }}},
       {"Abs", {[](const Lowering&, const Expr& x) { return unary_of(Op::abs, x); }}},
-      {"Exp", {[](const Lowering&, const Expr& x) { return unary_of(Op::exp, x); }}},
-      {"Log", {[](const Lowering&, const Expr& x) { return unary_of(Op::log, x); }}},
-      {"Sqrt", {[](const Lowering&, const Expr& x) { return unary_of(Op::sqrt, x); }}},
-      {"Reciprocal", {[](const Lowering&, const Expr& x) { return unary_of(Op::reciprocal, x); }}},
-      {"Erf", {[](const Lowering&, const Expr& x) { return unary_of(Op::erf, x); }}},
-      {"Tanh", {[](const Lowering&, const Expr& x) { return unary_of(Op::tanh, x); }}},
-      {"Sin", {[](const Lowering&, const Expr& x) { return unary_of(Op::sin, x); }}},
-      {"Cos", {[](const Lowering&, const Expr& x) { return unary_of(Op::cos, x); }}},
-      {"Floor", {[](const Lowering&, const Expr& x) { return unary_of(Op::floor, x); }}},
-      {"Ceil", {[](const Lowering&, const Expr& x) { return unary_of(Op::ceil, x); }}},
-      {"Round", {[](const Lowering&, const Expr& x) { return unary_of(Op::round_even, x); }}},
+      {"Exp", {[](const Lowering&, const Expr& x) { return unary_of(Op::exp, x); }, UnaryRule::floats}},
+      {"Log", {[](const Lowering&, const Expr& x) { return unary_of(Op::log, x); }, UnaryRule::floats}},
+      {"Sqrt", {[](const Lowering&, const Expr& x) { return unary_of(Op::sqrt, x); }, UnaryRule::floats}},
+      {"Reciprocal", {[](const Lowering&, const Expr& x) { return unary_of(Op::reciprocal, x); }, UnaryRule::floats}},
+      {"Erf", {[](const Lowering&, const Expr& x) { return unary_of(Op::erf, x); }, UnaryRule::floats}},
+      {"Tanh", {[](const Lowering&, const Expr& x) { return unary_of(Op::tanh, x); }, UnaryRule::floats}},
+      {"Sin", {[](const Lowering&, const Expr& x) { return unary_of(Op::sin, x); }, UnaryRule::floats}},
+      {"Cos", {[](const Lowering&, const Expr& x) { return unary_of(Op::cos, x); }, UnaryRule::floats}},
+      {"Floor", {[](const Lowering&, const Expr& x) { return unary_of(Op::floor, x); }, UnaryRule::floats}},
+      {"Ceil", {[](const Lowering&, const Expr& x) { return unary_of(Op::ceil, x); }, UnaryRule::floats}},
+      {"Round", {[](const Lowering&, const Expr& x) { return unary_of(Op::round_even, x); }, UnaryRule::floats}},
       {"Sign", {[](const Lowering&, const Expr& x) { return unary_of(Op::sign, x); }}},
       {"Relu", {[](const Lowering&, const Expr& x) { return binary_of(Op::max, x, like(x, 0)); }}},
-      {"IsNaN", {[](const Lowering&, const Expr& x) { return unary_of(Op::isnan, x); }, false, true}},
-      {"Sigmoid", {[](const Lowering&, const Expr& x) { return sigmoid_of(x); }, true}},
-      {"Tan", {[](const Lowering&, const Expr& x) { return unary_of(Op::sin, x) / unary_of(Op::cos, x); }, true}},
-      {"Sinh", {[](const Lowering&, const Expr& x) { return exp_difference(x); }, true}},
-      {"Cosh", {[](const Lowering&, const Expr& x) { return exp_mean(x); }, true}},
-      {"Softplus", {[](const Lowering&, const Expr& x) { return softplus_of(x); }, true}},
-      {"Softsign", {[](const Lowering&, const Expr& x) { return x / (like(x, 1) + unary_of(Op::abs, x)); }, true}},
-      {"Mish", {[](const Lowering&, const Expr& x) { return x * unary_of(Op::tanh, softplus_of(x)); }, true}},
+      {"IsNaN", {[](const Lowering&, const Expr& x) { return unary_of(Op::isnan, x); }, UnaryRule::test}},
+      {"Sigmoid", {[](const Lowering&, const Expr& x) { return sigmoid_of(x); }, UnaryRule::composite}},
+      {"Tan",
+       {[](const Lowering&, const Expr& x) { return unary_of(Op::sin, x) / unary_of(Op::cos, x); },
+        UnaryRule::composite}},
+      {"Sinh", {[](const Lowering&, const Expr& x) { return exp_difference(x); }, UnaryRule::composite}},
+      {"Cosh", {[](const Lowering&, const Expr& x) { return exp_mean(x); }, UnaryRule::composite}},
+      {"Softplus", {[](const Lowering&, const Expr& x) { return softplus_of(x); }, UnaryRule::composite}},
+      {"Softsign",
+       {[](const Lowering&, const Expr& x) { return x / (like(x, 1) + unary_of(Op::abs, x)); }, UnaryRule::composite}},
+      {"Mish",
+       {[](const Lowering&, const Expr& x) { return x * unary_of(Op::tanh, softplus_of(x)); }, UnaryRule::composite}},
       {"Swish",
-       {[](const Lowering& op, const Expr& x) { return x * sigmoid_of(alpha_of(op, x, 1) * x); }, true}},
+       {[](const Lowering& op, const Expr& x) { return x * sigmoid_of(alpha_of(op, x, 1) * x); },
+        UnaryRule::composite}},
       {"QuickGelu",
-       {[](const Lowering& op, const Expr& x) { return x * sigmoid_of(alpha_of(op, x, 1.702) * x); }, true}},
-      {"LeakyRelu",
-       {[](const Lowering& op, const Expr& x) {
-          return Expr::select(less(x, like(x, 0)), alpha_of(op, x, 0.01) * x, x);
-        }}},
+       {[](const Lowering& op, const Expr& x) { return x * sigmoid_of(alpha_of(op, x, 1.702) * x); },
+        UnaryRule::composite}},
+      {"LeakyRelu", {[](const Lowering& op, const Expr& x) {
+         return Expr::select(less(x, like(x, 0)), alpha_of(op, x, 0.01) * x, x);
+       }}},
       {"ThresholdedRelu",
-       {[](const Lowering& op, const Expr& x) {
-          return Expr::select(less(alpha_of(op, x, 1), x), x, like(x, 0));
-        }}},
+       {[](const Lowering& op, const Expr& x) { return Expr::select(less(alpha_of(op, x, 1), x), x, like(x, 0)); },
+        UnaryRule::floats}},
       {"Elu",
        {[](const Lowering& op, const Expr& x) {
           const Expr below = alpha_of(op, x, 1) * (unary_of(Op::exp, x) - like(x, 1));
           return Expr::select(less(x, like(x, 0)), below, x);
         },
-        true}},
+        UnaryRule::composite}},
       {"Celu",
        {[](const Lowering& op, const Expr& x) {
           const Expr alpha = alpha_of(op, x, 1);
           return Expr::select(less(x, like(x, 0)), alpha * (unary_of(Op::exp, x / alpha) - like(x, 1)), x);
         },
-        true}},
+        UnaryRule::composite}},
       {"Selu",
        {[](const Lowering& op, const Expr& x) {
           const Expr alpha = alpha_of(op, x, 1.67326319217681884765625);
@@ -98,19 +114,19 @@ const std::map<std::string_view, UnaryRule>& unary_rules() {
           const Expr below = alpha * unary_of(Op::exp, x) - alpha;
           return gamma * Expr::select(less(like(x, 0), x), x, below);
         },
-        true}},
+        UnaryRule::composite}},
       {"HardSigmoid",
        {[](const Lowering& op, const Expr& x) {
           const Expr line = alpha_of(op, x, 0.2) * x + like(x, op.real("beta", 0.5));
           return binary_of(Op::max, like(x, 0), binary_of(Op::min, like(x, 1), line));
         },
-        true}},
+        UnaryRule::composite}},
       {"HardSwish",
        {[](const Lowering&, const Expr& x) {
           const Expr line = x / like(x, 6) + like(x, 0.5);
           return x * binary_of(Op::max, like(x, 0), binary_of(Op::min, like(x, 1), line));
         },
-        true}},
+        UnaryRule::composite}},
   };
   return rules;
 }
@@ -124,8 +140,6 @@ Expr gelu_of(const Expr& x, bool tanh) {
   }
   return like(x, 0.5) * x * (like(x, 1) + unary_of(Op::erf, x / like(x, std::numbers::sqrt2)));
 }
-
-bool is_number(DType type) { return is_float(type) || is_integer(type); }
 
 /// x rounded toward zero (floats).
 Expr truncated(const Expr& x) {
@@ -145,21 +159,17 @@ Expr divided(const Lowering& op, const Ranges& ranges, const Expr& a, const Expr
 Result<void> unary(Lowering& op) {
   const UnaryRule& rule = unary_rules().at(op.op());
   const ValuePtr x = op.in(0);
-  if (!is_number(x->type)) return op.bad(fmt::format("input 0 is {}, a number wanted", name(x->type)));
-  const bool needs_float = rule.composite || rule.to_bool;
-  if (needs_float && !is_float(x->type)) {
-    return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
-  }
-  const DType type = rule.to_bool ? DType::boolean : x->type;
+  AICF_RETURN_IF_ERROR(rule.kind == UnaryRule::numbers ? op.want_number(0) : op.want_float(0));
+  const DType type = rule.kind == UnaryRule::test ? DType::boolean : x->type;
   return op.result_map(type, x->shape, {x}, [&](const Index& i) {
-    if (!rule.composite) return rule.body(op, op.at(x, i));
+    if (rule.kind != UnaryRule::composite) return rule.body(op, op.at(x, i));
     return cast_to(rule.body(op, op.wide_at(x, i)), type);
   });
 }
 
 Result<void> gelu(Lowering& op) {
   const ValuePtr x = op.in(0);
-  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   std::string approximate = op.text("approximate", "none");
   if (op.op() == "FastGelu") approximate = "tanh";
   if (approximate != "none" && approximate != "tanh") {
@@ -168,10 +178,10 @@ Result<void> gelu(Lowering& op) {
   Values operands{x};
   if (op.has(1)) operands.push_back(op.in(1));  // BiasGelu, FastGelu
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), x->type, operands, [&](const Scalars& s) {
-    Expr sum = cast_to(s[0], wide(x->type));
-    if (s.size() > 1) sum = sum + cast_to(s[1], wide(x->type));
-    return cast_to(gelu_of(sum, approximate == "tanh"), x->type);
-  }));
+             Expr sum = cast_to(s[0], wide(x->type));
+             if (s.size() > 1) sum = sum + cast_to(s[1], wide(x->type));
+             return cast_to(gelu_of(sum, approximate == "tanh"), x->type);
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -179,17 +189,21 @@ Result<void> gelu(Lowering& op) {
 Result<void> binary(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
   const DType type = op.in(0)->type;
-  if (!is_number(type)) return op.bad(fmt::format("input 0 is {}, a number wanted", name(type)));
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   const char kind = op.op()[0] == 'S' ? '-' : op.op()[0] == 'A' ? '+' : op.op()[0] == 'M' ? '*' : '/';
   const Ranges& ranges = op.state().ranges;
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), type, {op.in(0), op.in(1)}, [&](const Scalars& s) {
-    switch (kind) {
-      case '+': return s[0] + s[1];
-      case '-': return s[0] - s[1];
-      case '*': return s[0] * s[1];
-      default: return divided(op, ranges, s[0], s[1]);
-    }
-  }));
+             switch (kind) {
+               case '+':
+                 return s[0] + s[1];
+               case '-':
+                 return s[0] - s[1];
+               case '*':
+                 return s[0] * s[1];
+               default:
+                 return divided(op, ranges, s[0], s[1]);
+             }
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -197,31 +211,34 @@ Result<void> binary(Lowering& op) {
 Result<void> mod(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
   const DType type = op.in(0)->type;
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   const bool c_style = op.integer("fmod", 0) != 0;
   if (is_float(type) && !c_style) return op.bad("floats need fmod = 1");
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), type, {op.in(0), op.in(1)}, [&](const Scalars& s) {
-    if (!c_style) return aicf::mod(s[0], s[1]);
-    const Expr quotient = s[0] / s[1];
-    return s[0] - s[1] * (is_float(type) ? truncated(quotient) : quotient);
-  }));
+             if (!c_style) return aicf::mod(s[0], s[1]);
+             const Expr quotient = s[0] / s[1];
+             return s[0] - s[1] * (is_float(type) ? truncated(quotient) : quotient);
+           }));
   op.result(0, std::move(y));
   return {};
 }
 
 Result<void> pow(Lowering& op) {
   const DType type = op.in(0)->type;
-  if (!is_number(type) || !is_number(op.in(1)->type)) return op.bad("numbers wanted");
+  AICF_RETURN_IF_ERROR(op.want_number(0));
+  AICF_RETURN_IF_ERROR(op.want_number(1));
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), type, {op.in(0), op.in(1)}, [&](const Scalars& s) {
-    // An integer base with a float exponent is raised in f64 and cast back, as ONNX says.
-    if (is_integer(type) && is_float(s[1].type())) {
-      return Expr::cast(binary_of(Op::pow, Expr::cast(s[0], DType::f64), cast_to(s[1], DType::f64)), type);
-    }
-    // Small whole powers as products: the same for negative bases, and what every device computes exactly enough.
-    if (s[1].is_constant(1)) return s[0];
-    if (s[1].is_constant(2)) return s[0] * s[0];
-    if (s[1].is_constant(3)) return s[0] * s[0] * s[0];
-    return binary_of(Op::pow, s[0], cast_to(s[1], type));
-  }));
+             // An integer base with a float exponent is raised in f64 and cast back, as ONNX says.
+             if (is_integer(type) && is_float(s[1].type())) {
+               return Expr::cast(binary_of(Op::pow, Expr::cast(s[0], DType::f64), cast_to(s[1], DType::f64)), type);
+             }
+             // Small whole powers as products: the same for negative bases, and what every device computes exactly
+             // enough.
+             if (s[1].is_constant(1)) return s[0];
+             if (s[1].is_constant(2)) return s[0] * s[0];
+             if (s[1].is_constant(3)) return s[0] * s[0] * s[0];
+             return binary_of(Op::pow, s[0], cast_to(s[1], type));
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -232,17 +249,21 @@ Result<void> variadic_fold(Lowering& op) {
     AICF_RETURN_IF_ERROR(op.want_same_type(0, k));
     operands.push_back(op.in(k));
   }
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   const DType type = operands[0]->type;
   const std::string& kind = op.op();
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), type, operands, [&](const Scalars& s) {
-    Expr result = s[0];
-    for (std::size_t k = 1; k < s.size(); ++k) {
-      if (kind == "Max") result = binary_of(Op::max, result, s[k]);
-      else if (kind == "Min") result = binary_of(Op::min, result, s[k]);
-      else result = result + s[k];
-    }
-    return kind == "Mean" ? result / like(result, static_cast<double>(s.size())) : result;
-  }));
+             Expr result = s[0];
+             for (std::size_t k = 1; k < s.size(); ++k) {
+               if (kind == "Max")
+                 result = binary_of(Op::max, result, s[k]);
+               else if (kind == "Min")
+                 result = binary_of(Op::min, result, s[k]);
+               else
+                 result = result + s[k];
+             }
+             return kind == "Mean" ? result / like(result, static_cast<double>(s.size())) : result;
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -250,16 +271,14 @@ Result<void> variadic_fold(Lowering& op) {
 Result<void> comparison(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
   const std::string& kind = op.op();
-  if (kind != "Equal" && !is_number(op.in(0)->type)) {
-    return op.bad(fmt::format("input 0 is {}, a number wanted", name(op.in(0)->type)));
-  }
+  if (kind != "Equal") AICF_RETURN_IF_ERROR(op.want_number(0));
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), DType::boolean, {op.in(0), op.in(1)}, [&](const Scalars& s) {
-    if (kind == "Equal") return equal(s[0], s[1]);
-    if (kind == "Less") return less(s[0], s[1]);
-    if (kind == "LessOrEqual") return less_equal(s[0], s[1]);
-    if (kind == "Greater") return less(s[1], s[0]);
-    return less_equal(s[1], s[0]);
-  }));
+             if (kind == "Equal") return equal(s[0], s[1]);
+             if (kind == "Less") return less(s[0], s[1]);
+             if (kind == "LessOrEqual") return less_equal(s[0], s[1]);
+             if (kind == "Greater") return less(s[1], s[0]);
+             return less_equal(s[1], s[0]);
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -272,11 +291,11 @@ Result<void> logical(Lowering& op) {
   }
   const std::string& kind = op.op();
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), DType::boolean, operands, [&](const Scalars& s) {
-    if (kind == "Not") return logical_not(s[0]);
-    if (kind == "And") return logical_and(s[0], s[1]);
-    if (kind == "Or") return logical_or(s[0], s[1]);
-    return logical_and(logical_or(s[0], s[1]), logical_not(logical_and(s[0], s[1])));
-  }));
+             if (kind == "Not") return logical_not(s[0]);
+             if (kind == "And") return logical_and(s[0], s[1]);
+             if (kind == "Or") return logical_or(s[0], s[1]);
+             return logical_and(logical_or(s[0], s[1]), logical_not(logical_and(s[0], s[1])));
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -284,6 +303,7 @@ Result<void> logical(Lowering& op) {
 Result<void> clip(Lowering& op) {
   const ValuePtr x = op.in(0);
   const DType type = x->type;
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   Values operands{x};
   Expr low, high;
   for (int k = 1; k <= 2; ++k) {
@@ -310,31 +330,32 @@ Result<void> clip(Lowering& op) {
 Result<void> where(Lowering& op) {
   AICF_RETURN_IF_ERROR(op.want_type(0, DType::boolean));
   AICF_RETURN_IF_ERROR(op.want_same_type(1, 2));
-  AICF_TRY(ValuePtr y, elementwise(op, op.name(), op.in(1)->type, {op.in(0), op.in(1), op.in(2)},
-                                   [](const Scalars& s) {
-                                     if (s[0].op() == Op::not_) return Expr::select(s[0].args()[0], s[2], s[1]);
-                                     return Expr::select(s[0], s[1], s[2]);
-                                   }));
+  AICF_TRY(ValuePtr y, elementwise(op, op.name(), op.in(1)->type, {op.in(0), op.in(1), op.in(2)}, [](const Scalars& s) {
+             if (s[0].op() == Op::not_) return Expr::select(s[0].args()[0], s[2], s[1]);
+             return Expr::select(s[0], s[1], s[2]);
+           }));
   op.result(0, std::move(y));
   return {};
 }
 
 Result<void> is_inf(Lowering& op) {
   const ValuePtr x = op.in(0);
-  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   const bool positive = op.integer("detect_positive", 1) != 0, negative = op.integer("detect_negative", 1) != 0;
   return op.result_map(DType::boolean, x->shape, {x}, [&](const Index& i) {
     const Expr e = op.at(x, i);
     if (positive && negative) return unary_of(Op::isinf, e);
     if (!positive && !negative) return Expr::boolean(false);
-    return equal(e, like(e, positive ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity()));
+    return equal(
+        e, like(e, positive ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity()));
   });
 }
 
 Result<void> cast(Lowering& op) {
   const std::int64_t to = op.integer("to", 0);
   const auto type = onnx_dtype(to);
-  if (!type) return op.cannot(fmt::format("attribute to is element type {}, which AICF does not have", onnx_type_name(to)));
+  if (!type)
+    return op.cannot(fmt::format("attribute to is element type {}, which AICF does not have", onnx_type_name(to)));
   AICF_TRY(ValuePtr y, op.converted(op.in(0), *type, op.name()));
   op.result(0, std::move(y));
   return {};
@@ -347,10 +368,11 @@ Result<void> cast_like(Lowering& op) {
 }
 
 Result<void> prelu(Lowering& op) {
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), op.in(0)->type, {op.in(0), op.in(1)}, [](const Scalars& s) {
-    return Expr::select(less(s[0], like(s[0], 0)), s[0] * s[1], s[0]);
-  }));
+             return Expr::select(less(s[0], like(s[0], 0)), s[0] * s[1], s[0]);
+           }));
   op.result(0, std::move(y));
   return {};
 }

@@ -46,24 +46,28 @@ SliceRange slice_range(const Lowering& op, const Expr& dim, const Expr& start, c
                            ? Expr(0)
                            : smaller(op, larger(op, from_end(op, start, dim), Expr(0)), dim);
     Expr last = dim;
-    if (number_end && *number_end <= -far) last = Expr(0);
-    else if (!number_end || *number_end < far) last = smaller(op, larger(op, from_end(op, end, dim), Expr(0)), dim);
+    if (number_end && *number_end <= -far)
+      last = Expr(0);
+    else if (!number_end || *number_end < far)
+      last = smaller(op, larger(op, from_end(op, end, dim), Expr(0)), dim);
     const Expr length = larger(op, op.simplify(last - first), Expr(0));
     return {op.simplify(first), op.simplify(step == 1 ? length : ceildiv(length, Expr(step))), step};
   }
   const Expr top = op.simplify(dim - Expr(1));
-  const Expr first = number_start && *number_start >= far
-                         ? top
-                         : smaller(op, larger(op, from_end(op, start, dim), Expr(-1)), top);
+  const Expr first =
+      number_start && *number_start >= far ? top : smaller(op, larger(op, from_end(op, start, dim), Expr(-1)), top);
   Expr last(-1);
-  if (number_end && *number_end >= far) last = top;
-  else if (!number_end || *number_end > -far) last = smaller(op, larger(op, from_end(op, end, dim), Expr(-1)), top);
+  if (number_end && *number_end >= far)
+    last = top;
+  else if (!number_end || *number_end > -far)
+    last = smaller(op, larger(op, from_end(op, end, dim), Expr(-1)), top);
   const Expr length = larger(op, op.simplify(first - last), Expr(0));
   return {op.simplify(first), op.simplify(step == -1 ? length : ceildiv(length, Expr(-step))), step};
 }
 
 /// One result of slicing `x`; itself when nothing is cut.
-Result<ValuePtr> sliced(Lowering& op, const ValuePtr& x, const std::vector<SliceRange>& ranges, const std::string& name) {
+Result<ValuePtr> sliced(Lowering& op, const ValuePtr& x, const std::vector<SliceRange>& ranges,
+                        const std::string& name) {
   Shape shape;
   bool whole = true;
   for (std::size_t d = 0; d < ranges.size(); ++d) {
@@ -148,7 +152,8 @@ Result<void> split(Lowering& op) {
     if (!n) return op.cannot(fmt::format("a symbolic dim {} in equal parts; give their sizes", to_string(dim)));
     const bool uneven_allowed = op.attribute("num_outputs") != nullptr;
     const std::int64_t chunk = (*n + count - 1) / count;
-    if (!uneven_allowed && *n % count != 0) return op.bad(fmt::format("dim {} does not divide into {} parts", *n, count));
+    if (!uneven_allowed && *n % count != 0)
+      return op.bad(fmt::format("dim {} does not divide into {} parts", *n, count));
     for (std::int64_t k = 0; k < count; ++k) sizes.emplace_back(std::clamp(*n - k * chunk, std::int64_t{0}, chunk));
   }
   if (static_cast<std::int64_t>(sizes.size()) != parts) {
@@ -183,8 +188,9 @@ Result<void> concat(Lowering& op) {
     }
     for (int d = 0; d < x->rank(); ++d) {
       if (d == axis) continue;
-      AICF_TRY(shape[d], op.agree(shape[d], x->shape[d],
-                                  fmt::format("dims {} of inputs {} and {}", d, to_string(shape), to_string(x->shape))));
+      AICF_TRY(shape[d],
+               op.agree(shape[d], x->shape[d],
+                        fmt::format("dims {} of inputs {} and {}", d, to_string(shape), to_string(x->shape))));
     }
     if (x->shape[axis].is_constant(0)) continue;
     end = op.simplify(end + x->shape[axis]);
@@ -220,7 +226,8 @@ struct IndexFacts {
 /// Checks constant indices against `dim`.
 Result<IndexFacts> index_facts(Lowering& op, int input, const Expr& dim) {
   const ValuePtr indices = op.in(input);
-  if (!is_integer(indices->type)) return op.bad(fmt::format("input {} is {}, an integer wanted", input, name(indices->type)));
+  if (!is_integer(indices->type))
+    return op.bad(fmt::format("input {} is {}, an integer wanted", input, name(indices->type)));
   IndexFacts facts;
   if (!indices->known()) return facts;
   const std::vector<Expr> elements = indices->uniform ? std::vector<Expr>{indices->uniform} : *indices->elements;
@@ -230,7 +237,8 @@ Result<IndexFacts> index_facts(Lowering& op, int input, const Expr& dim) {
     const Range range = range_of(op.simplify(e), op.ranges());
     facts.non_negative = facts.non_negative && range.low && *range.low >= 0;
     const auto n = constant_of(e);
-    if (n && size && (*n < -*size || *n >= *size)) return op.bad(fmt::format("index {} is out of range for dim {}", *n, *size));
+    if (n && size && (*n < -*size || *n >= *size))
+      return op.bad(fmt::format("index {} is out of range for dim {}", *n, *size));
   }
   return facts;
 }
@@ -375,7 +383,8 @@ Result<void> pad(Lowering& op) {
         index[d] = mod(at, dim);
       } else {  // reflect: a triangle wave of period 2(dim − 1)
         const Expr period = Expr(2) * top;
-        const Expr phase = Expr::select(less_equal(period, Expr(0)), Expr(0), mod(at, Expr::binary(Op::max, period, Expr(1))));
+        const Expr phase =
+            Expr::select(less_equal(period, Expr(0)), Expr(0), mod(at, Expr::binary(Op::max, period, Expr(1))));
         index[d] = Expr::binary(Op::min, phase, period - phase);
       }
     }

@@ -59,9 +59,9 @@ struct Canonicaliser {
   std::vector<Tensor> constants;
   std::map<std::string, ValuePtr> values;  ///< by the model's tensor name
   std::vector<ShapeConstraint> constraints;
-  Ranges ranges;               ///< of the model's symbols
+  Ranges ranges;                                       ///< of the model's symbols
   std::string axis_prefix = "i", reduce_prefix = "r";  ///< no symbol is named like an axis
-  std::int64_t fold_steps = 0;  ///< elements folded so far
+  std::int64_t fold_steps = 0;                         ///< elements folded so far
 
   /// Registers `tensor` as a value; small ones become known.
   ValuePtr from_tensor(const std::string& name, Tensor tensor);
@@ -106,6 +106,8 @@ class Lowering {
   std::unexpected<Diagnostic> cannot(std::string message) const;
   Result<void> want_same_type(int a, int b) const;
   Result<void> want_type(int input, DType type) const;
+  Result<void> want_number(int input) const;
+  Result<void> want_float(int input) const;
 
   // ---- sizes -----------------------------------------------------------------------------------------------------
   /// With the ranges of the model's symbols and, inside a body, of the node's axes.
@@ -132,10 +134,10 @@ class Lowering {
   using Body = std::function<Expr(const Index& i)>;
   using ReduceBody = std::function<Expr(const Index& i, const Index& r)>;
   struct Spec {
-    std::string name;   ///< of the tensor; see name()
+    std::string name;  ///< of the tensor; see name()
     DType type;
     Shape shape;
-    Values operands;    ///< everything the body loads from
+    Values operands;       ///< everything the body loads from
     bool indexed = false;  ///< the body makes values from coordinates
   };
   /// A new value whose element at i is body(i). Folds when every operand is known and the result is small.
@@ -175,6 +177,9 @@ Expr cast_to(const Expr& e, DType type);
 std::string to_string(const Shape& shape);
 /// The value as an integer when the expression is one.
 std::optional<std::int64_t> constant_of(const Expr& e);
+/// Product of the dims, or limit + 1 when it is larger.
+std::int64_t element_count(const std::vector<std::int64_t>& dims, std::int64_t limit);
+std::int64_t known_limit(DType type);
 /// Constant dims of a shape, or nothing when one is symbolic.
 std::optional<std::vector<std::int64_t>> constant_shape(const Shape& shape);
 

@@ -1,5 +1,5 @@
-// Layer, RMS, batch, instance and group normalisation. Statistics are computed in f32 for narrow types; each step of the
-// textbook form is a node of its own.
+// Layer, RMS, batch, instance and group normalisation. Statistics are computed in f32 for narrow types; each step of
+// the textbook form is a node of its own.
 
 #include <fmt/format.h>
 
@@ -37,7 +37,8 @@ Result<ValuePtr> mean_of(Lowering& op, const Rows& rows, DType type, const std::
 Result<void> want_broadcast(Lowering& op, int input, const ValuePtr& x, std::string_view what) {
   const ValuePtr v = op.in(input);
   if (v->rank() > x->rank()) {
-    return op.bad(fmt::format("{} {} has a higher rank than the input {}", what, to_string(v->shape), to_string(x->shape)));
+    return op.bad(
+        fmt::format("{} {} has a higher rank than the input {}", what, to_string(v->shape), to_string(x->shape)));
   }
   for (int d = 0; d < v->rank(); ++d) {
     if (v->shape[d].is_constant(1)) continue;
@@ -58,7 +59,7 @@ struct NormalisationRule {
 };
 
 Result<void> normalise(Lowering& op, const ValuePtr& x, const NormalisationRule& rule) {
-  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  if (!is_float(x->type)) return op.bad(fmt::format("the input is {}, a float type wanted", name(x->type)));
   const Rows rows(x->shape, rule.axis);
   const bool has_bias = rule.bias >= 0 && op.has(rule.bias);
   AICF_RETURN_IF_ERROR(want_broadcast(op, rule.scale, x, "scale"));
@@ -67,9 +68,8 @@ Result<void> normalise(Lowering& op, const ValuePtr& x, const NormalisationRule&
   ValuePtr mean, centred = x;
   if (rule.centre) {
     AICF_TRY(mean, mean_of(op, rows, type, "mean", {x}, [&](const Index& i) { return op.wide_at(x, i); }));
-    AICF_TRY(centred, op.map({op.name("centred"), type, x->shape, {x, mean}}, [&](const Index& i) {
-      return op.wide_at(x, i) - op.at(mean, rows.row(i));
-    }));
+    AICF_TRY(centred, op.map({op.name("centred"), type, x->shape, {x, mean}},
+                             [&](const Index& i) { return op.wide_at(x, i) - op.at(mean, rows.row(i)); }));
   }
   AICF_TRY(const ValuePtr variance,
            mean_of(op, rows, type, rule.centre ? "variance" : "mean_square", {centred}, [&](const Index& i) {
@@ -79,9 +79,9 @@ Result<void> normalise(Lowering& op, const ValuePtr& x, const NormalisationRule&
   AICF_TRY(const ValuePtr deviation, op.map({op.name("deviation"), type, rows.rows, {variance}}, [&](const Index& i) {
     return Expr::unary(Op::sqrt, op.at(variance, i) + number(type, rule.epsilon));
   }));
-  AICF_TRY(const ValuePtr normalised, op.map({op.name("normalised"), type, x->shape, {centred, deviation}}, [&](const Index& i) {
-    return op.wide_at(centred, i) / op.at(deviation, rows.row(i));
-  }));
+  AICF_TRY(const ValuePtr normalised,
+           op.map({op.name("normalised"), type, x->shape, {centred, deviation}},
+                  [&](const Index& i) { return op.wide_at(centred, i) / op.at(deviation, rows.row(i)); }));
   Values operands{normalised, op.in(rule.scale)};
   if (has_bias) operands.push_back(op.in(rule.bias));
   const DType out = op.in(rule.scale)->type;
@@ -132,8 +132,9 @@ Result<void> skip_normalisation(Lowering& op) {
     AICF_RETURN_IF_ERROR(want_broadcast(op, bias, x, "bias"));
     operands.push_back(op.in(bias));
   }
-  AICF_TRY(const ValuePtr sum, elementwise(op, op.wants(3) ? op.name({}, 3) : op.name("skipped"), x->type, operands,
-                                           [](const std::vector<Expr>& s) { return s.size() > 2 ? s[0] + s[1] + s[2] : s[0] + s[1]; }));
+  AICF_TRY(const ValuePtr sum,
+           elementwise(op, op.wants(3) ? op.name({}, 3) : op.name("skipped"), x->type, operands,
+                       [](const std::vector<Expr>& s) { return s.size() > 2 ? s[0] + s[1] + s[2] : s[0] + s[1]; }));
   op.result(3, sum);
   return normalise(op, sum, {x->rank() - 1, 2, simplified ? -1 : 3, !simplified, op.real("epsilon", 1e-12), 1, 2});
 }
@@ -143,24 +144,29 @@ Result<void> embed_layer_normalisation(Lowering& op) {
   const ValuePtr ids = op.in(0), words = op.in(2), places = op.in(3);
   if (ids->rank() != 2 || words->rank() != 2 || places->rank() != 2) return op.bad("ids and tables must have rank 2");
   const bool segments = op.has(1) && op.has(4);
+  AICF_RETURN_IF_ERROR(op.want_float(2));
+  AICF_RETURN_IF_ERROR(op.want_same_type(2, 3));
+  if (segments) AICF_RETURN_IF_ERROR(op.want_same_type(2, 4));
   Values operands{ids, words, places};
   for (const int input : {1, 4, 8}) {
     if (op.has(input)) operands.push_back(op.in(input));
   }
   const Shape shape{ids->shape[0], ids->shape[1], words->shape[1]};
-  AICF_TRY(const ValuePtr sum, op.map({op.wants(2) ? op.name({}, 2) : op.name("embedded"), words->type, shape, operands}, [&](const Index& i) {
-    const auto id = [&](int input) {
-      const ValuePtr v = op.in(input);
-      return cast_to(op.at(v, {v->shape[0].is_constant(1) ? Expr(0) : i[0], i[1]}), DType::i64);
-    };
-    Expr e = op.at(words, {id(0), i[2]}) + op.at(places, {op.has(8) ? id(8) : i[1], i[2]});
-    return segments ? e + op.at(op.in(4), {id(1), i[2]}) : e;
-  }));
+  AICF_TRY(
+      const ValuePtr sum,
+      op.map({op.wants(2) ? op.name({}, 2) : op.name("embedded"), words->type, shape, operands}, [&](const Index& i) {
+        const auto id = [&](int input) {
+          const ValuePtr v = op.in(input);
+          return cast_to(op.at(v, {v->shape[0].is_constant(1) ? Expr(0) : i[0], i[1]}), DType::i64);
+        };
+        Expr e = op.at(words, {id(0), i[2]}) + op.at(places, {op.has(8) ? id(8) : i[1], i[2]});
+        return segments ? e + op.at(op.in(4), {id(1), i[2]}) : e;
+      }));
   op.result(2, sum);
   if (op.wants(1)) {  // the number of ones in each row of the mask
     const ValuePtr mask = op.has(7) ? op.in(7) : ValuePtr();
-    AICF_TRY(ValuePtr lengths, op.reduce({op.name({}, 1), DType::i32, {shape[0]}, mask ? Values{mask} : Values{}}, {shape[1]}, ReduceOp::sum,
-                                         [&](const Index& i, const Index& r) {
+    AICF_TRY(ValuePtr lengths, op.reduce({op.name({}, 1), DType::i32, {shape[0]}, mask ? Values{mask} : Values{}},
+                                         {shape[1]}, ReduceOp::sum, [&](const Index& i, const Index& r) {
                                            if (!mask) return Expr::integer(0, DType::i32);
                                            const Expr one = Expr::integer(1, mask->type);
                                            return cast_to(equal(op.at(mask, {i[0], r[0]}), one), DType::i32);
@@ -173,11 +179,13 @@ Result<void> embed_layer_normalisation(Lowering& op) {
 Result<void> batch_normalisation(Lowering& op) {
   const ValuePtr x = op.in(0);
   if (op.integer("training_mode", 0) != 0 || op.wants(1)) return op.cannot("training mode is not supported");
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   if (x->rank() < 2) return op.bad(fmt::format("input 0 has rank {}, 2 or more wanted", x->rank()));
   Values operands{x};
   for (int k = 1; k < 5; ++k) {
     if (op.in(k)->rank() != 1) return op.bad(fmt::format("input {} has rank {}, 1 wanted", k, op.in(k)->rank()));
-    AICF_TRY([[maybe_unused]] const Expr dim, op.agree(op.in(k)->shape[0], x->shape[1], fmt::format("input {} and the channels", k)));
+    AICF_TRY([[maybe_unused]] const Expr dim,
+             op.agree(op.in(k)->shape[0], x->shape[1], fmt::format("input {} and the channels", k)));
     operands.push_back(op.in(k));
   }
   const DType type = wide(x->type);
@@ -196,6 +204,12 @@ Result<void> channel_groups(Lowering& op, std::int64_t groups, bool per_group_sc
   if (x->rank() < 3 && op.op() == "InstanceNormalization") {
     return op.bad(fmt::format("input 0 has rank {}, 3 or more wanted", x->rank()));
   }
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  if (x->rank() < 2) return op.bad(fmt::format("input 0 has rank {}, 2 or more wanted", x->rank()));
+  for (const int input : {1, 2}) {
+    if (op.in(input)->rank() != 1)
+      return op.bad(fmt::format("input {} has rank {}, 1 wanted", input, op.in(input)->rank()));
+  }
   const auto channels = constant_of(x->shape[1]);
   if (!channels) return op.cannot("the channels must be constant");
   if (groups == 0) groups = *channels;
@@ -213,31 +227,36 @@ Result<void> channel_groups(Lowering& op, std::int64_t groups, bool per_group_sc
     return index;
   };
   const auto group = [&](const Index& i) { return Index{i[0], floordiv(i[1], Expr(width))}; };
-  const auto mean_over = [&](const std::string& suffix, const Values& operands, const Lowering::ReduceBody& body) -> Result<ValuePtr> {
-    AICF_TRY(const ValuePtr sum, op.reduce({op.name(suffix + "_sum"), type, rows, operands}, over, ReduceOp::sum, body));
+  const auto mean_over = [&](const std::string& suffix, const Values& operands,
+                             const Lowering::ReduceBody& body) -> Result<ValuePtr> {
+    AICF_TRY(const ValuePtr sum,
+             op.reduce({op.name(suffix + "_sum"), type, rows, operands}, over, ReduceOp::sum, body));
     return op.map({op.name(suffix), type, rows, {sum}},
                   [&](const Index& i) { return op.at(sum, i) / cast_to(op.product(over), type); });
   };
-  AICF_TRY(const ValuePtr mean, mean_over("mean", {x}, [&](const Index& i, const Index& r) { return op.wide_at(x, place(i, r)); }));
-  AICF_TRY(const ValuePtr centred, op.map({op.name("centred"), type, x->shape, {x, mean}}, [&](const Index& i) {
-    return op.wide_at(x, i) - op.at(mean, group(i));
-  }));
+  AICF_TRY(const ValuePtr mean,
+           mean_over("mean", {x}, [&](const Index& i, const Index& r) { return op.wide_at(x, place(i, r)); }));
+  AICF_TRY(const ValuePtr centred, op.map({op.name("centred"), type, x->shape, {x, mean}},
+                                          [&](const Index& i) { return op.wide_at(x, i) - op.at(mean, group(i)); }));
   AICF_TRY(const ValuePtr variance, mean_over("variance", {centred}, [&](const Index& i, const Index& r) {
-    const Expr e = op.at(centred, place(i, r));
-    return e * e;
-  }));
+             const Expr e = op.at(centred, place(i, r));
+             return e * e;
+           }));
   const double epsilon = op.real("epsilon", 1e-5);
   return op.result_map(x->type, x->shape, {centred, variance, op.in(1), op.in(2)}, [&](const Index& i) {
     const Expr deviation = Expr::unary(Op::sqrt, op.at(variance, group(i)) + number(type, epsilon));
     const Index scale{per_group_scale ? floordiv(i[1], Expr(width)) : i[1]};
-    return cast_to(op.at(centred, i) / deviation * cast_to(op.at(op.in(1), scale), type) + cast_to(op.at(op.in(2), scale), type),
-                   x->type);
+    return cast_to(
+        op.at(centred, i) / deviation * cast_to(op.at(op.in(1), scale), type) + cast_to(op.at(op.in(2), scale), type),
+        x->type);
   });
 }
 
 }  // namespace
 
-Result<void> instance_normalisation(Lowering& op) { return channel_groups(op, 0, false); }
+Result<void> instance_normalisation(Lowering& op) {
+  return channel_groups(op, 0, false);
+}
 
 Result<void> group_normalisation(Lowering& op) {
   return channel_groups(op, op.integer("num_groups", 1), op.opset() < 21);

@@ -13,16 +13,18 @@ namespace {
 /// Where a reduction's coordinates go: dims in `axes` come from r (in that order), the others from i.
 struct ReducedDims {
   std::vector<int> axes;
-  Shape over;     ///< extents of the reduced dims
-  Shape kept;     ///< the result without them
-  Shape keepdims; ///< the result with 1 in their place
+  Shape over;      ///< extents of the reduced dims
+  Shape kept;      ///< the result without them
+  Shape keepdims;  ///< the result with 1 in their place
 
   ReducedDims(const Shape& shape, std::vector<int> reduced) : axes(std::move(reduced)) {
     std::ranges::sort(axes);
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const bool is_reduced = std::ranges::binary_search(axes, static_cast<int>(d));
-      if (is_reduced) over.push_back(shape[d]);
-      else kept.push_back(shape[d]);
+      if (is_reduced)
+        over.push_back(shape[d]);
+      else
+        kept.push_back(shape[d]);
       keepdims.push_back(is_reduced ? Expr(1) : shape[d]);
     }
   }
@@ -67,14 +69,15 @@ Result<ExpSums> exp_sums(Lowering& op, const ValuePtr& x, std::vector<int> axes)
   AICF_TRY(parts.exp, op.map({op.name("exp"), type, x->shape, {x, parts.max}}, [&](const Index& i) {
     return Expr::unary(Op::exp, op.wide_at(x, i) - op.at(parts.max, dims.reduced(i)));
   }));
-  AICF_TRY(parts.sum, op.reduce({op.name("sum"), type, dims.kept, {parts.exp}}, dims.over, ReduceOp::sum,
-                                [&](const Index& i, const Index& r) {
-                                  return op.at(parts.exp, dims.full(i, r, false));
-                                }));
+  AICF_TRY(parts.sum,
+           op.reduce({op.name("sum"), type, dims.kept, {parts.exp}}, dims.over, ReduceOp::sum,
+                     [&](const Index& i, const Index& r) { return op.at(parts.exp, dims.full(i, r, false)); }));
   return parts;
 }
 
-bool squares(const std::string& kind) { return kind == "ReduceL2" || kind == "ReduceSumSquare"; }
+bool squares(const std::string& kind) {
+  return kind == "ReduceL2" || kind == "ReduceSumSquare";
+}
 
 ReduceOp reduce_op(const std::string& kind, DType type) {
   const bool boolean = type == DType::boolean;
@@ -102,7 +105,8 @@ Result<void> reduction(Lowering& op) {
   const ValuePtr x = op.in(0);
   const std::string& kind = op.op();
   const bool extremum = kind == "ReduceMax" || kind == "ReduceMin";
-  if (x->type == DType::boolean && !extremum) return op.bad("input 0 is bool, a number wanted");
+  if (!extremum) AICF_RETURN_IF_ERROR(op.want_number(0));
+  if (kind.starts_with("ReduceLog")) AICF_RETURN_IF_ERROR(op.want_float(0));
   AICF_TRY(const auto given, op.integers("axes", 1));
   std::vector<int> axes;
   if (given && !given->empty()) {
@@ -114,7 +118,7 @@ Result<void> reduction(Lowering& op) {
   const bool keepdims = op.integer("keepdims", 1) != 0;
   const ReducedDims dims(x->shape, axes);
   const Shape& shape = keepdims ? dims.keepdims : dims.kept;
-  if (kind == "ReduceLogSumExp" && is_float(x->type) && !axes.empty()) return log_sum_exp(op, x, axes, shape, keepdims);
+  if (kind == "ReduceLogSumExp" && !axes.empty()) return log_sum_exp(op, x, axes, shape, keepdims);
 
   const ReduceOp reduce = axes.empty() ? ReduceOp::none : reduce_op(kind, x->type);
   const DType type = extremum ? x->type : wide(x->type);
@@ -142,7 +146,7 @@ Result<void> reduction(Lowering& op) {
 
 Result<void> softmax(Lowering& op) {
   const ValuePtr x = op.in(0);
-  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
   // Before opset 13 the dims from `axis` on are one flattened axis.
   const bool flattens = op.opset() < 13;
   const std::int64_t given = op.integer("axis", flattens ? 1 : -1);
@@ -165,14 +169,15 @@ Result<void> softmax(Lowering& op) {
 
 Result<void> arg_extreme(Lowering& op) {
   const ValuePtr x = op.in(0);
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   AICF_TRY(const int axis, op.axis(op.integer("axis", 0), x->rank()));
   const bool keepdims = op.integer("keepdims", 1) != 0, last = op.integer("select_last_index", 0) != 0;
   const ReducedDims dims(x->shape, {axis});
   const bool max = op.op() == "ArgMax";
-  AICF_TRY(const ValuePtr best,
-           op.reduce({op.name(max ? "max" : "min"), x->type, dims.kept, {x}}, dims.over,
-                     max ? ReduceOp::max : ReduceOp::min,
-                     [&](const Index& i, const Index& r) { return op.at(x, dims.full(i, r, false)); }));
+  AICF_TRY(const ValuePtr best, op.reduce({op.name(max ? "max" : "min"), x->type, dims.kept, {x}}, dims.over,
+                                          max ? ReduceOp::max : ReduceOp::min, [&](const Index& i, const Index& r) {
+                                            return op.at(x, dims.full(i, r, false));
+                                          }));
   const Shape shape = keepdims ? dims.keepdims : dims.kept;
   // The first (last) coordinate whose element is the extreme one.
   const Expr none = last ? Expr(-1) : dims.over[0];
@@ -188,6 +193,7 @@ Result<void> arg_extreme(Lowering& op) {
 
 Result<void> cumulative_sum(Lowering& op) {
   const ValuePtr x = op.in(0);
+  AICF_RETURN_IF_ERROR(op.want_number(0));
   AICF_TRY(const auto axes, op.known_integers(1));
   if (axes.size() != 1) return op.bad("axis must be one number");
   AICF_TRY(const int axis, op.axis(axes[0], x->rank()));

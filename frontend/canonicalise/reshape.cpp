@@ -59,8 +59,10 @@ Index reshaped_index(const Lowering& op, const Shape& in, const Shape& out, cons
     // Dims of size 1 take coordinate 0; the first other dim needs no modulus, the last no division.
     std::vector<std::size_t> dims;
     for (std::size_t d = g.in_begin; d < g.in_end; ++d) {
-      if (in[d].is_constant(1)) index[d] = Expr(0);
-      else dims.push_back(d);
+      if (in[d].is_constant(1))
+        index[d] = Expr(0);
+      else
+        dims.push_back(d);
     }
     Expr stride(1);
     for (std::size_t k = dims.size(); k-- > 0;) {
@@ -79,9 +81,8 @@ Result<void> reshaped(Lowering& op, const ValuePtr& x, Shape shape) {
     return {};
   }
   const std::vector<Group> groups = groups_of(op, x->shape, shape);
-  return op.result_map(x->type, shape, {x}, [&](const Index& i) {
-    return op.at(x, reshaped_index(op, x->shape, shape, groups, i));
-  });
+  return op.result_map(x->type, shape, {x},
+                       [&](const Index& i) { return op.at(x, reshaped_index(op, x->shape, shape, groups, i)); });
 }
 
 Result<std::vector<int>> given_axes(Lowering& op, int rank) {
@@ -111,7 +112,8 @@ Result<void> reshape(Lowering& op) {
       shape.emplace_back(1);
     } else if (n && *n == 0 && !allow_zero) {
       if (static_cast<int>(d) >= x->rank()) {
-        return op.bad(fmt::format("dim {} of {} copies a dim that {} does not have", d, to_string(wanted), to_string(x->shape)));
+        return op.bad(
+            fmt::format("dim {} of {} copies a dim that {} does not have", d, to_string(wanted), to_string(x->shape)));
       }
       shape.push_back(x->shape[d]);
     } else if (n && *n < 0) {
@@ -125,7 +127,8 @@ Result<void> reshape(Lowering& op) {
     shape[unknown] = op.quotient(x->shape, shape);
     const auto known_total = constant_of(total), rest = constant_of(op.product(shape));
     if (known_total && rest && *known_total != *rest) {
-      return op.bad(fmt::format("{} elements of {} do not divide into {}", *known_total, to_string(x->shape), to_string(wanted)));
+      return op.bad(
+          fmt::format("{} elements of {} do not divide into {}", *known_total, to_string(x->shape), to_string(wanted)));
     }
   }
   const Expr count = op.product(shape);
@@ -158,8 +161,9 @@ Result<void> squeeze(Lowering& op) {
     if (!std::ranges::binary_search(axes, d)) {
       shape.push_back(x->shape[d]);
     } else {
-      AICF_TRY([[maybe_unused]] const Expr one,
-               op.agree(x->shape[d], Expr(1), fmt::format("dim {} of {} and the squeezed size", d, to_string(x->shape))));
+      AICF_TRY(
+          [[maybe_unused]] const Expr one,
+          op.agree(x->shape[d], Expr(1), fmt::format("dim {} of {} and the squeezed size", d, to_string(x->shape))));
     }
   }
   if (axes.empty()) {
@@ -263,7 +267,8 @@ Result<void> dropout(Lowering& op) {
   if (op.wants(1)) {
     const bool boolean = op.opset() >= 10;
     const Expr kept = boolean ? Expr::boolean(true) : number(op.in(0)->type, 1);
-    AICF_TRY(ValuePtr mask, op.map({op.name({}, 1), kept.type(), op.in(0)->shape, {}}, [&](const Index&) { return kept; }));
+    AICF_TRY(ValuePtr mask,
+             op.map({op.name({}, 1), kept.type(), op.in(0)->shape, {}}, [&](const Index&) { return kept; }));
     op.result(1, std::move(mask));
   }
   return {};

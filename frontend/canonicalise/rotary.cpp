@@ -8,7 +8,9 @@ namespace aicf::ops {
 
 Result<void> rotary_embedding(Lowering& op) {
   const ValuePtr x = op.in(0), cosines = op.in(1), sines = op.in(2);
-  if (!is_float(x->type)) return op.bad(fmt::format("input 0 is {}, a float type wanted", name(x->type)));
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_RETURN_IF_ERROR(op.want_same_type(0, 2));
   const bool flat = x->rank() == 3;
   if (!flat && x->rank() != 4) return op.bad(fmt::format("input 0 has rank {}, 3 or 4 wanted", x->rank()));
   const Expr batch = x->shape[0], length = flat ? x->shape[1] : x->shape[2];
@@ -37,10 +39,13 @@ Result<void> rotary_embedding(Lowering& op) {
       return op.bad(fmt::format("{} has rank {}, {} wanted {} position_ids", what, cache->rank(), positions ? 2 : 3,
                                 positions ? "with" : "without"));
     }
-    AICF_TRY([[maybe_unused]] const Expr width, op.agree(cache->shape.back(), Expr(half), fmt::format("{} width and half the rotary size", what)));
+    AICF_TRY([[maybe_unused]] const Expr width,
+             op.agree(cache->shape.back(), Expr(half), fmt::format("{} width and half the rotary size", what)));
     if (positions) continue;
-    AICF_TRY([[maybe_unused]] const Expr b, op.agree(cache->shape[0], batch, fmt::format("{} batch and the input's", what)));
-    AICF_TRY([[maybe_unused]] const Expr n, op.agree(cache->shape[1], length, fmt::format("{} length and the input's", what)));
+    AICF_TRY([[maybe_unused]] const Expr b,
+             op.agree(cache->shape[0], batch, fmt::format("{} batch and the input's", what)));
+    AICF_TRY([[maybe_unused]] const Expr n,
+             op.agree(cache->shape[1], length, fmt::format("{} length and the input's", what)));
   }
   Values operands{x, cosines, sines};
   if (positions) {
@@ -65,7 +70,8 @@ Result<void> rotary_embedding(Lowering& op) {
     };
     const Expr first = interleaved ? equal(mod(d, Expr(2)), Expr(0)) : less(d, Expr(half));
     const Expr pair = interleaved ? floordiv(d, Expr(2)) : mod(d, Expr(half));
-    const Expr near = interleaved ? Expr(2) * pair : pair, far = interleaved ? Expr(2) * pair + Expr(1) : pair + Expr(half);
+    const Expr near = interleaved ? Expr(2) * pair : pair,
+               far = interleaved ? Expr(2) * pair + Expr(1) : pair + Expr(half);
     // (near, far) turns into (cos·near − sin·far, sin·near + cos·far).
     const Expr turned_near = angle(cosines, pair) * element(near) - angle(sines, pair) * element(far);
     const Expr turned_far = angle(sines, pair) * element(near) + angle(cosines, pair) * element(far);

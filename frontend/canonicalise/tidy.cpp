@@ -57,6 +57,8 @@ Expr step(const Expr& e) {
 
 }  // namespace
 
-Expr tidy(const Expr& e) { return rewrite(e, step); }
+Expr tidy(const Expr& e) {
+  return rewrite(e, step);
+}
 
 }  // namespace aicf

@@ -13,7 +13,9 @@
 namespace aicf {
 namespace {
 
-std::string normal_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
+std::string normal_domain(const std::string& domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
 
 std::string call_name(const onnx::NodeProto& proto, std::int64_t position) {
   return proto.name().empty() ? fmt::format("{}_{}", proto.op_type(), position) : proto.name();
@@ -26,7 +28,9 @@ std::vector<onnx::AttributeProto> default_attributes(const onnx::FunctionProto& 
   const auto& unknown = function.GetReflection()->GetUnknownFields(function);
   for (int k = 0; k < unknown.field_count(); ++k) {
     const auto& field = unknown.field(k);
-    if (field.number() != attribute_proto_field || field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED) continue;
+    if (field.number() != attribute_proto_field ||
+        field.type() != google::protobuf::UnknownField::TYPE_LENGTH_DELIMITED)
+      continue;
     onnx::AttributeProto a;
     if (a.ParseFromString(field.length_delimited())) defaults.push_back(std::move(a));
   }
@@ -38,7 +42,8 @@ std::vector<onnx::AttributeProto> default_attributes(const onnx::FunctionProto& 
 Result<void> FunctionTable::add(const onnx::FunctionProto& function) {
   const auto key = std::pair(normal_domain(function.domain()), function.name());
   if (functions_.emplace(key, &function).second) return {};
-  return unsupported(fmt::format("two functions named {} in domain {}", in_quotes(function.name()), in_quotes(function.domain())));
+  return unsupported(
+      fmt::format("two functions named {} in domain {}", in_quotes(function.name()), in_quotes(function.domain())));
 }
 
 const onnx::FunctionProto* FunctionTable::find(const std::string& domain, const std::string& name) const {
@@ -53,25 +58,32 @@ Result<void> Inliner::expand(const google::protobuf::RepeatedPtrField<onnx::Node
 }
 
 Result<void> Inliner::node(const onnx::NodeProto& proto, const Opsets& opsets, const Visit& visit) {
-  constexpr std::int64_t most_nodes = 1 << 20;
-  if (++count_ > most_nodes) return bad_input(fmt::format("the functions expand to more than {} nodes", most_nodes));
-  if (const onnx::FunctionProto* function = functions_.find(proto.domain(), proto.op_type())) return call(proto, *function, visit);
+  constexpr std::int64_t most_nodes = 1 << 16;
+  if (!open_.empty() && ++count_ > most_nodes)
+    return bad_input(fmt::format("the functions expand to more than {} nodes", most_nodes));
+  if (const onnx::FunctionProto* function = functions_.find(proto.domain(), proto.op_type()))
+    return call(proto, *function, visit);
   onnx::NodeProto copy = proto;
   return visit(copy, opsets);
 }
 
 Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionProto& function, const Visit& visit) {
   if (std::ranges::find(open_, &function) != open_.end()) {
-    return bad_input(fmt::format("function {} calls itself", in_quotes(function.name())), fmt::format("node {}", in_quotes(proto.name())));
-  }
-  if (proto.input_size() > function.input_size() || proto.output_size() > function.output_size()) {
-    return bad_input(fmt::format("function {} takes {} inputs and gives {} outputs, not {} and {}", in_quotes(function.name()),
-                                 function.input_size(), function.output_size(), proto.input_size(), proto.output_size()),
+    return bad_input(fmt::format("function {} calls itself", in_quotes(function.name())),
                      fmt::format("node {}", in_quotes(proto.name())));
   }
-  const std::string prefix = call_name(proto, count_) + "/";
+  if (proto.input_size() > function.input_size() || proto.output_size() > function.output_size()) {
+    return bad_input(
+        fmt::format("function {} takes {} inputs and gives {} outputs, not {} and {}", in_quotes(function.name()),
+                    function.input_size(), function.output_size(), proto.input_size(), proto.output_size()),
+        fmt::format("node {}", in_quotes(proto.name())));
+  }
+  // Tensors inside are told apart by the prefix, so two calls may not share one.
+  std::string prefix = call_name(proto, 0) + "/";
+  for (int k = 1; !prefixes_.insert(prefix).second; ++k) prefix = fmt::format("{}_{}/", call_name(proto, 0), k);
   std::map<std::string, std::string> names{{"", ""}};
-  for (int k = 0; k < function.input_size(); ++k) names[function.input(k)] = k < proto.input_size() ? proto.input(k) : "";
+  for (int k = 0; k < function.input_size(); ++k)
+    names[function.input(k)] = k < proto.input_size() ? proto.input(k) : "";
   for (int k = 0; k < proto.output_size(); ++k) {
     if (!proto.output(k).empty()) names[function.output(k)] = proto.output(k);
   }
@@ -84,7 +96,8 @@ Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionPro
   for (const auto& a : defaults) values[a.name()] = &a;
   for (const auto& a : proto.attribute()) values[a.name()] = &a;
   Opsets opsets;
-  for (const auto& import : function.opset_import()) opsets[normal_domain(import.domain())] = static_cast<int>(std::clamp<std::int64_t>(import.version(), -1, 1 << 30));
+  for (const auto& import : function.opset_import())
+    opsets[normal_domain(import.domain())] = static_cast<int>(std::clamp<std::int64_t>(import.version(), -1, 1 << 30));
 
   open_.push_back(&function);
   int position = 0;

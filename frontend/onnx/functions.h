@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,9 @@ class Inliner {
   using Visit = std::function<Result<void>(onnx::NodeProto& node, const Opsets& opsets)>;
 
   explicit Inliner(const FunctionTable& functions) : functions_(functions) {}
-  /// Errors: recursion, more nodes than a million, an argument count that does not fit.
-  Result<void> expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets, const Visit& visit);
+  /// Errors: recursion, more than 65536 nodes inside functions, an argument count that does not fit.
+  Result<void> expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets,
+                      const Visit& visit);
 
  private:
   Result<void> node(const onnx::NodeProto& proto, const Opsets& opsets, const Visit& visit);
@@ -48,7 +50,8 @@ class Inliner {
 
   const FunctionTable& functions_;
   std::vector<const onnx::FunctionProto*> open_;
-  std::int64_t count_ = 0;
+  std::set<std::string> prefixes_;
+  std::int64_t count_ = 0;  ///< nodes inside functions
 };
 
 }  // namespace aicf

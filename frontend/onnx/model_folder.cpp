@@ -54,7 +54,8 @@ Result<std::shared_ptr<const ExternalFile>> ModelFolder::open(const std::string&
   const std::string shown = in_quotes(location);
   if (location.empty()) return bad_input("the location of external data is empty");
   if (location.front() == '/') return bad_input(fmt::format("external data at the absolute path {} is refused", shown));
-  if (location.find('\0') != std::string::npos) return bad_input(fmt::format("external data at {}: the path holds a zero byte", shown));
+  if (location.find('\0') != std::string::npos)
+    return bad_input(fmt::format("external data at {}: the path holds a zero byte", shown));
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= location.size();) {
     const std::size_t end = std::min(location.find('/', begin), location.size());
@@ -74,13 +75,15 @@ Result<std::shared_ptr<const ExternalFile>> ModelFolder::open(const std::string&
   if (at.get() < 0) {
     const int reason = errno;
     if (reason == ELOOP || reason == ENOTDIR) {
-      return bad_input(fmt::format("external data at {} goes through a link or a file that is no folder, which is refused", shown));
+      return bad_input(
+          fmt::format("external data at {} goes through a link or a file that is no folder, which is refused", shown));
     }
     return bad_input(fmt::format("external data at {}: {}", shown, std::strerror(reason)));
   }
   struct stat status {};
   if (::fstat(at.get(), &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink > 1) {
-    return bad_input(fmt::format("external data at {} is a file with a second hard link, which is refused; copy it", shown));
+    return bad_input(
+        fmt::format("external data at {} is a file with a second hard link, which is refused; copy it", shown));
   }
   AICF_TRY(std::shared_ptr<const ExternalFile> file, ExternalFile::map(at.get(), "external data at " + shown));
   opened_[location] = file;

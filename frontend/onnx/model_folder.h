@@ -29,8 +29,9 @@ class ExternalFile {
   std::size_t size_;
 };
 
-/// The folder of a model: files of external data are opened relative to it and never outside of it. Absolute paths, "..",
-/// symbolic links on any part of the path, files with a second hard link, and anything but plain files are refused.
+/// The folder of a model: files of external data are opened relative to it and never outside of it. Absolute paths,
+/// "..", symbolic links on any part of the path, files with a second hard link, and anything but plain files are
+/// refused.
 class ModelFolder {
  public:
   explicit ModelFolder(std::string path) : path_(std::move(path)) {}

@@ -23,7 +23,9 @@ namespace {
 
 constexpr std::int64_t newest_ir_version = 14;
 
-std::string normal_domain(const std::string& domain) { return domain == "ai.onnx" ? "" : domain; }
+std::string normal_domain(const std::string& domain) {
+  return domain == "ai.onnx" ? "" : domain;
+}
 
 /// A size as written: a number, a symbol, or an expression over symbols ("past + seq").
 Result<Expr> dimension(const onnx::TensorShapeProto::Dimension& dim, const std::string& what, int position) {
@@ -33,7 +35,8 @@ Result<Expr> dimension(const onnx::TensorShapeProto::Dimension& dim, const std::
     return Expr(static_cast<std::int64_t>(dim.dim_value()));
   }
   if (dim.has_dim_param() && !dim.dim_param().empty()) return parse_dimension(dim.dim_param());
-  return Expr::symbol(fmt::format("{}_d{}", what.substr(what.find('\'') + 1, what.rfind('\'') - what.find('\'') - 1), position));
+  return Expr::symbol(
+      fmt::format("{}_d{}", what.substr(what.find('\'') + 1, what.rfind('\'') - what.find('\'') - 1), position));
 }
 
 enum class Missing { refuse, accept };
@@ -62,7 +65,8 @@ Result<DeclaredValue> declared(const onnx::ValueInfoProto& info, const char* rol
   }
   if (!is_onnx_type(number)) return bad_input(fmt::format("{} has the unknown element type {}", what, number));
   const auto type = onnx_dtype(number);
-  if (!type) return unsupported(fmt::format("{} has element type {}, which AICF does not have", what, onnx_type_name(number)));
+  if (!type)
+    return unsupported(fmt::format("{} has element type {}, which AICF does not have", what, onnx_type_name(number)));
   result.value.type = *type;
   if (!tensor.has_shape()) {
     if (missing == Missing::accept) return result;
@@ -79,7 +83,8 @@ Result<DeclaredValue> declared(const onnx::ValueInfoProto& info, const char* rol
 /// The field that attribute type `type` uses, and whether the attribute has a value only elsewhere.
 bool value_elsewhere(const onnx::AttributeProto& a) {
   using A = onnx::AttributeProto;
-  const bool has[] = {a.has_i(), a.has_f(), a.has_s(), a.has_t(), a.ints_size() > 0, a.floats_size() > 0, a.strings_size() > 0};
+  const bool has[] = {a.has_i(),         a.has_f(),           a.has_s(),           a.has_t(),
+                      a.ints_size() > 0, a.floats_size() > 0, a.strings_size() > 0};
   const A::AttributeType types[] = {A::INT, A::FLOAT, A::STRING, A::TENSOR, A::INTS, A::FLOATS, A::STRINGS};
   bool own = false, other = false;
   for (int k = 0; k < 7; ++k) (types[k] == a.type() ? own : other) |= has[k];
@@ -109,9 +114,9 @@ class Reader {
     FunctionTable functions;
     for (const auto& function : model_.functions()) AICF_RETURN_IF_ERROR(functions.add(function));
     Inliner inliner(functions);
-    AICF_RETURN_IF_ERROR(inliner.expand(graph.node(), result_.opsets, [&](onnx::NodeProto& node, const std::map<std::string, int>& opsets) {
-      return read_node(node, opsets);
-    }));
+    AICF_RETURN_IF_ERROR(inliner.expand(
+        graph.node(), result_.opsets,
+        [&](onnx::NodeProto& node, const std::map<std::string, int>& opsets) { return read_node(node, opsets); }));
     return std::move(result_);
   }
 
@@ -126,9 +131,11 @@ class Reader {
     for (const auto& import : model_.opset_import()) {
       const std::string domain = normal_domain(import.domain());
       const std::int64_t version = import.version();
-      const auto [place, fresh] = result_.opsets.try_emplace(domain, static_cast<int>(std::clamp<std::int64_t>(version, -1, 1 << 30)));
+      const auto [place, fresh] =
+          result_.opsets.try_emplace(domain, static_cast<int>(std::clamp<std::int64_t>(version, -1, 1 << 30)));
       if (!fresh && place->second != version) {
-        return bad_input(fmt::format("domain {} is imported with opsets {} and {}", in_quotes(domain.empty() ? "ai.onnx" : domain), place->second, version));
+        return bad_input(fmt::format("domain {} is imported with opsets {} and {}",
+                                     in_quotes(domain.empty() ? "ai.onnx" : domain), place->second, version));
       }
       if (domain.empty() && version > newest_opset) {
         return unsupported(fmt::format("opset {} of ai.onnx, the newest known is {}", version, newest_opset));
@@ -162,7 +169,8 @@ class Reader {
     if (!is_utf8(node.name) || !is_utf8(node.op)) return bad_input("its name is not UTF-8", place_of(node));
     constexpr std::size_t longest_name = 65536;
     if (node.name.size() > longest_name) {
-      return bad_input(fmt::format("its name has {} bytes, at most {} are allowed", node.name.size(), longest_name), place_of(node));
+      return bad_input(fmt::format("its name has {} bytes, at most {} are allowed", node.name.size(), longest_name),
+                       place_of(node));
     }
     if (node.op.empty()) return bad_input("it has no op_type", place_of(node));
     if (const auto opset = opsets.find(node.domain); opset != opsets.end()) node.opset = opset->second;
@@ -191,20 +199,46 @@ class Reader {
     const std::string key = in_quotes(proto.name());
     A::AttributeType type = proto.type();
     if (!proto.has_type() || type == A::UNDEFINED) {  // files of the first IR version: the field says it
-      type = proto.has_i() ? A::INT : proto.has_f() ? A::FLOAT : proto.has_s() ? A::STRING : proto.has_t() ? A::TENSOR
-             : proto.has_g() ? A::GRAPH : proto.ints_size() ? A::INTS : proto.floats_size() ? A::FLOATS
-             : proto.strings_size() ? A::STRINGS : A::UNDEFINED;
+      type = proto.has_i()          ? A::INT
+             : proto.has_f()        ? A::FLOAT
+             : proto.has_s()        ? A::STRING
+             : proto.has_t()        ? A::TENSOR
+             : proto.has_g()        ? A::GRAPH
+             : proto.ints_size()    ? A::INTS
+             : proto.floats_size()  ? A::FLOATS
+             : proto.strings_size() ? A::STRINGS
+                                    : A::UNDEFINED;
     } else if (value_elsewhere(proto)) {
-      return bad_input(fmt::format("attribute {} is {}, but its value stands in another field", key, A::AttributeType_Name(type)), place_of(node));
+      return bad_input(
+          fmt::format("attribute {} is {}, but its value stands in another field", key, A::AttributeType_Name(type)),
+          place_of(node));
     }
     Attribute a;
     switch (type) {
-      case A::INT: a.kind = Attribute::Kind::integer; a.i = proto.i(); break;
-      case A::FLOAT: a.kind = Attribute::Kind::real; a.f = proto.f(); break;
-      case A::STRING: a.kind = Attribute::Kind::text; a.s = proto.s(); break;
-      case A::INTS: a.kind = Attribute::Kind::integers; a.is.assign(proto.ints().begin(), proto.ints().end()); break;
-      case A::FLOATS: a.kind = Attribute::Kind::reals; a.fs.assign(proto.floats().begin(), proto.floats().end()); break;
-      case A::STRINGS: a.kind = Attribute::Kind::texts; a.ss.assign(proto.strings().begin(), proto.strings().end()); break;
+      case A::INT:
+        a.kind = Attribute::Kind::integer;
+        a.i = proto.i();
+        break;
+      case A::FLOAT:
+        a.kind = Attribute::Kind::real;
+        a.f = proto.f();
+        break;
+      case A::STRING:
+        a.kind = Attribute::Kind::text;
+        a.s = proto.s();
+        break;
+      case A::INTS:
+        a.kind = Attribute::Kind::integers;
+        a.is.assign(proto.ints().begin(), proto.ints().end());
+        break;
+      case A::FLOATS:
+        a.kind = Attribute::Kind::reals;
+        a.fs.assign(proto.floats().begin(), proto.floats().end());
+        break;
+      case A::STRINGS:
+        a.kind = Attribute::Kind::texts;
+        a.ss.assign(proto.strings().begin(), proto.strings().end());
+        break;
       case A::TENSOR: {
         a.kind = Attribute::Kind::tensor;
         AICF_TRY(a.t, to_tensor(*proto.mutable_t(), fmt::format("{}: attribute {}", place_of(node), key), &folder_));
@@ -212,9 +246,12 @@ class Reader {
       }
       case A::GRAPH:
       case A::GRAPHS:
-        return unsupported(fmt::format("operator {} with a subgraph (attribute {})", in_quotes(node.op), key), place_of(node));
-      case A::UNDEFINED: return bad_input(fmt::format("attribute {} has no value", key), place_of(node));
-      default: return unsupported(fmt::format("attribute {} of kind {}", key, A::AttributeType_Name(type)), place_of(node));
+        return unsupported(fmt::format("operator {} with a subgraph (attribute {})", in_quotes(node.op), key),
+                           place_of(node));
+      case A::UNDEFINED:
+        return bad_input(fmt::format("attribute {} has no value", key), place_of(node));
+      default:
+        return unsupported(fmt::format("attribute {} of kind {}", key, A::AttributeType_Name(type)), place_of(node));
     }
     return a;
   }
@@ -231,10 +268,12 @@ Result<SemanticGraph> read_onnx(const std::string& path) {
   AICF_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   const auto bytes = file->bytes();
   if (bytes.empty()) return bad_input("the file is empty and holds no model", path);
-  if (bytes.size() > 0x7fffffff) return bad_input("the file passes protobuf's limit of 2 GiB; store the weights as external data", path);
+  if (bytes.size() > 0x7fffffff)
+    return bad_input("the file passes protobuf's limit of 2 GiB; store the weights as external data", path);
   AICF_RETURN_IF_ERROR(check_wire(bytes, WireMessage::model, path));
   onnx::ModelProto model;
-  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) return bad_input("the file is not a protobuf model", path);
+  if (!model.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
+    return bad_input("the file is not a protobuf model", path);
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   auto graph = Reader(model, folder).run();

@@ -13,7 +13,18 @@ constexpr int max_depth = 100;
 
 enum class Kind : std::uint8_t {
   leaf,  // no submessages worth a descent
-  model, graph, node, attribute, tensor, function, value_info, type, tensor_type, element_type, map_type, training,
+  model,
+  graph,
+  node,
+  attribute,
+  tensor,
+  function,
+  value_info,
+  type,
+  tensor_type,
+  element_type,
+  map_type,
+  training,
   sparse_tensor,
 };
 
@@ -25,25 +36,44 @@ std::optional<Kind> submessage(Kind kind, std::uint64_t number) {
     Kind child;
   };
   static constexpr Row rows[] = {
-      {Kind::model, 7, Kind::graph},          {Kind::model, 8, Kind::leaf},
-      {Kind::model, 14, Kind::leaf},          {Kind::model, 20, Kind::training},
-      {Kind::model, 25, Kind::function},      {Kind::graph, 1, Kind::node},
-      {Kind::graph, 5, Kind::tensor},         {Kind::graph, 11, Kind::value_info},
-      {Kind::graph, 12, Kind::value_info},    {Kind::graph, 13, Kind::value_info},
-      {Kind::graph, 14, Kind::leaf},          {Kind::graph, 15, Kind::sparse_tensor},
-      {Kind::node, 5, Kind::attribute},       {Kind::attribute, 5, Kind::tensor},
-      {Kind::attribute, 6, Kind::graph},      {Kind::attribute, 10, Kind::tensor},
-      {Kind::attribute, 11, Kind::graph},     {Kind::attribute, 14, Kind::type},
-      {Kind::attribute, 15, Kind::type},      {Kind::attribute, 22, Kind::sparse_tensor},
-      {Kind::attribute, 23, Kind::sparse_tensor}, {Kind::tensor, 13, Kind::leaf},
-      {Kind::function, 7, Kind::node},        {Kind::function, 9, Kind::leaf},
-      {Kind::function, 11, Kind::attribute},  {Kind::function, 12, Kind::value_info},
-      {Kind::value_info, 2, Kind::type},      {Kind::type, 1, Kind::tensor_type},
-      {Kind::type, 4, Kind::element_type},    {Kind::type, 5, Kind::map_type},
-      {Kind::type, 8, Kind::tensor_type},     {Kind::type, 9, Kind::element_type},
-      {Kind::tensor_type, 2, Kind::leaf},     {Kind::element_type, 1, Kind::type},
-      {Kind::map_type, 2, Kind::type},        {Kind::training, 1, Kind::graph},
-      {Kind::training, 2, Kind::graph},       {Kind::sparse_tensor, 1, Kind::tensor},
+      {Kind::model, 7, Kind::graph},
+      {Kind::model, 8, Kind::leaf},
+      {Kind::model, 14, Kind::leaf},
+      {Kind::model, 20, Kind::training},
+      {Kind::model, 25, Kind::function},
+      {Kind::graph, 1, Kind::node},
+      {Kind::graph, 5, Kind::tensor},
+      {Kind::graph, 11, Kind::value_info},
+      {Kind::graph, 12, Kind::value_info},
+      {Kind::graph, 13, Kind::value_info},
+      {Kind::graph, 14, Kind::leaf},
+      {Kind::graph, 15, Kind::sparse_tensor},
+      {Kind::node, 5, Kind::attribute},
+      {Kind::attribute, 5, Kind::tensor},
+      {Kind::attribute, 6, Kind::graph},
+      {Kind::attribute, 10, Kind::tensor},
+      {Kind::attribute, 11, Kind::graph},
+      {Kind::attribute, 14, Kind::type},
+      {Kind::attribute, 15, Kind::type},
+      {Kind::attribute, 22, Kind::sparse_tensor},
+      {Kind::attribute, 23, Kind::sparse_tensor},
+      {Kind::tensor, 13, Kind::leaf},
+      {Kind::function, 7, Kind::node},
+      {Kind::function, 9, Kind::leaf},
+      {Kind::function, 11, Kind::attribute},
+      {Kind::function, 12, Kind::value_info},
+      {Kind::value_info, 2, Kind::type},
+      {Kind::type, 1, Kind::tensor_type},
+      {Kind::type, 4, Kind::element_type},
+      {Kind::type, 5, Kind::map_type},
+      {Kind::type, 8, Kind::tensor_type},
+      {Kind::type, 9, Kind::element_type},
+      {Kind::tensor_type, 2, Kind::leaf},
+      {Kind::element_type, 1, Kind::type},
+      {Kind::map_type, 2, Kind::type},
+      {Kind::training, 1, Kind::graph},
+      {Kind::training, 2, Kind::graph},
+      {Kind::sparse_tensor, 1, Kind::tensor},
       {Kind::sparse_tensor, 2, Kind::tensor},
   };
   for (const Row& row : rows) {
@@ -70,14 +100,19 @@ class Walker {
           AICF_TRY([[maybe_unused]] const std::uint64_t value, varint(end));
           break;
         }
-        case 1: AICF_RETURN_IF_ERROR(skip(8, end)); break;
-        case 5: AICF_RETURN_IF_ERROR(skip(4, end)); break;
+        case 1:
+          AICF_RETURN_IF_ERROR(skip(8, end));
+          break;
+        case 5:
+          AICF_RETURN_IF_ERROR(skip(4, end));
+          break;
         case 2: {
           AICF_TRY(const std::uint64_t length, varint(end));
           if (length > end - at_) {
-            return bad(fmt::format("the field at byte {} claims {} bytes where {} are left: the file is truncated or broken, it "
-                                   "ends at byte {}",
-                                   start, length, end - at_, bytes_.size()));
+            return bad(fmt::format(
+                "the field at byte {} claims {} bytes where {} are left: the file is truncated or broken, it "
+                "ends at byte {}",
+                start, length, end - at_, bytes_.size()));
           }
           const std::size_t stop = at_ + static_cast<std::size_t>(length);
           const auto child = submessage(kind, number);
@@ -98,8 +133,8 @@ class Walker {
     std::uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
       if (at_ >= end) {
-        return bad(fmt::format("a number at byte {} is cut off: the file is truncated or broken, it ends at byte {}", start,
-                               bytes_.size()));
+        return bad(fmt::format("a number at byte {} is cut off: the file is truncated or broken, it ends at byte {}",
+                               start, bytes_.size()));
       }
       const auto byte = std::to_integer<std::uint64_t>(bytes_[at_++]);
       if (shift < 64) value |= (byte & 0x7f) << shift;
@@ -110,7 +145,8 @@ class Walker {
 
   Result<void> skip(std::size_t count, std::size_t end) {
     if (count > end - at_) {
-      return bad(fmt::format("a number at byte {} is cut off: the file is truncated or broken, it ends at byte {}", at_, bytes_.size()));
+      return bad(fmt::format("a number at byte {} is cut off: the file is truncated or broken, it ends at byte {}", at_,
+                             bytes_.size()));
     }
     at_ += count;
     return {};

@@ -34,7 +34,9 @@ GraphBuilder::GraphBuilder(std::string name, int opset) {
   graph_.opsets = {{"", opset}, {"com.microsoft", 1}};
 }
 
-std::string GraphBuilder::fresh(const std::string& base) { return fmt::format("{}_{}", base, count_++); }
+std::string GraphBuilder::fresh(const std::string& base) {
+  return fmt::format("{}_{}", base, count_++);
+}
 
 std::string GraphBuilder::input(const std::string& name, DType type, const std::vector<Size>& shape) {
   SemanticInput input{name, type, {}};
@@ -62,7 +64,8 @@ std::string GraphBuilder::integers(const std::vector<std::int64_t>& values) {
   return constant(fresh("constant"), std::move(tensor));
 }
 
-std::string GraphBuilder::add(const std::string& op, std::vector<std::string> inputs, const std::vector<NamedAttribute>& attributes) {
+std::string GraphBuilder::add(const std::string& op, std::vector<std::string> inputs,
+                              const std::vector<NamedAttribute>& attributes) {
   return add_many(op, std::move(inputs), 1, attributes)[0];
 }
 

@@ -20,10 +20,10 @@ namespace aicf {
 
 /// A size: a number, or the name of a symbol.
 struct Size {
-  Size(int number) : value(number) {}            // NOLINT
-  Size(std::int64_t number) : value(number) {}   // NOLINT
+  Size(int number) : value(number) {}                        // NOLINT
+  Size(std::int64_t number) : value(number) {}               // NOLINT
   Size(const char* symbol) : value(Expr::symbol(symbol)) {}  // NOLINT
-  Size(Expr e) : value(std::move(e)) {}          // NOLINT
+  Size(Expr e) : value(std::move(e)) {}                      // NOLINT
   Expr value;
 };
 
@@ -52,7 +52,8 @@ class GraphBuilder {
   std::string scalar(DType type, double value) { return constant(type, {}, {value}); }
   std::string integers(const std::vector<std::int64_t>& values);
   /// One operation with one result. "" among the inputs is an absent one.
-  std::string add(const std::string& op, std::vector<std::string> inputs, const std::vector<NamedAttribute>& attributes = {});
+  std::string add(const std::string& op, std::vector<std::string> inputs,
+                  const std::vector<NamedAttribute>& attributes = {});
   /// … with several results.
   std::vector<std::string> add_many(const std::string& op, std::vector<std::string> inputs, int outputs,
                                     const std::vector<NamedAttribute>& attributes = {});

@@ -26,21 +26,25 @@ std::size_t utf8_length(std::string_view text) {
   return code < least || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) ? 0 : n;
 }
 
-std::string domain_name(std::string_view domain) { return domain.empty() ? "ai.onnx" : std::string(domain); }
+std::string domain_name(std::string_view domain) {
+  return domain.empty() ? "ai.onnx" : std::string(domain);
+}
 
 Result<void> check_attributes(const SemanticNode& node, const OpRow& row) {
   const std::vector<AttributeRule> rules = row.attribute_rules();
   for (const auto& [name, attribute] : node.attributes) {
     const auto rule = std::ranges::find(rules, name, &AttributeRule::name);
     if (rule == rules.end()) {
-      return bad_input(fmt::format("{} of opset {} has no attribute {}", node.op, node.opset, in_quotes(name)), place_of(node));
+      return bad_input(fmt::format("{} of opset {} has no attribute {}", node.op, node.opset, in_quotes(name)),
+                       place_of(node));
     }
     // An empty list has no kind of its own.
     const bool empty_list = attribute.kind == Attribute::Kind::integers && attribute.is.empty() &&
                             (rule->kind == Attribute::Kind::reals || rule->kind == Attribute::Kind::texts);
     if (rule->kind != attribute.kind && !empty_list) {
-      return bad_input(fmt::format("attribute {} is {}, {} wanted", name, kind_name(attribute.kind), kind_name(rule->kind)),
-                       place_of(node));
+      return bad_input(
+          fmt::format("attribute {} is {}, {} wanted", name, kind_name(attribute.kind), kind_name(rule->kind)),
+          place_of(node));
     }
   }
   for (const AttributeRule& rule : rules) {
@@ -58,10 +62,12 @@ Result<void> check_operands(const SemanticNode& node, const OpRow& row) {
   };
   const auto inputs = static_cast<int>(node.inputs.size()), outputs = static_cast<int>(node.outputs.size());
   if (inputs < row.min_inputs || inputs > row.max_inputs) {
-    return bad_input(fmt::format("{} inputs, {} wanted", inputs, range(row.min_inputs, row.max_inputs)), place_of(node));
+    return bad_input(fmt::format("{} inputs, {} wanted", inputs, range(row.min_inputs, row.max_inputs)),
+                     place_of(node));
   }
   if (outputs < row.min_outputs || outputs > row.max_outputs) {
-    return bad_input(fmt::format("{} outputs, {} wanted", outputs, range(row.min_outputs, row.max_outputs)), place_of(node));
+    return bad_input(fmt::format("{} outputs, {} wanted", outputs, range(row.min_outputs, row.max_outputs)),
+                     place_of(node));
   }
   const int required = row.max_inputs >= variadic ? inputs : row.min_inputs;
   for (int k = 0; k < required; ++k) {
@@ -82,15 +88,17 @@ Result<void> check_node(const SemanticNode& node) {
   if (!row) {
     const OpRow* other = find_op_any_opset(node.op, node.domain);
     if (other && other->since > node.opset) {
-      return bad_input(fmt::format("operator {} exists from opset {}, the model imports {}", node.op, other->since, node.opset),
-                       place_of(node));
+      return bad_input(
+          fmt::format("operator {} exists from opset {}, the model imports {}", node.op, other->since, node.opset),
+          place_of(node));
     }
     if (!is_known_domain(node.domain)) {
-      return unsupported(fmt::format("operator {} of the unknown domain {}", in_quotes(node.op), domain_name(node.domain)),
-                         place_of(node));
+      return unsupported(
+          fmt::format("operator {} of the unknown domain {}", in_quotes(node.op), domain_name(node.domain)),
+          place_of(node));
     }
-    return unsupported(fmt::format("operator {} of {} opset {} is not supported", in_quotes(node.op), domain_name(node.domain),
-                                   node.opset),
+    return unsupported(fmt::format("operator {} of {} opset {} is not supported", in_quotes(node.op),
+                                   domain_name(node.domain), node.opset),
                        place_of(node));
   }
   AICF_RETURN_IF_ERROR(check_operands(node, *row));
@@ -132,14 +140,10 @@ std::vector<std::string> find_cycle(const SemanticGraph& graph, const std::map<s
 
 }  // namespace
 
-std::string in_quotes(std::string_view name) {
-  constexpr std::size_t limit = 60;
-  std::string text = "'";
-  std::size_t shown = 0;
-  while (!name.empty()) {
-    if (shown == limit) {
-      return text + fmt::format("'… ({} more bytes)", name.size());
-    }
+std::string printable(std::string_view name, std::size_t limit) {
+  std::string text;
+  for (std::size_t shown = 0; !name.empty(); ++shown) {
+    if (shown == limit) return text + fmt::format("… ({} more bytes)", name.size());
     const std::size_t n = utf8_length(name);
     const auto first = static_cast<unsigned char>(name[0]);
     if (n == 0 || first < 0x20 || first == 0x7f) {
@@ -149,9 +153,12 @@ std::string in_quotes(std::string_view name) {
       text += name.substr(0, n);
       name.remove_prefix(n);
     }
-    ++shown;
   }
-  return text + "'";
+  return text;
+}
+
+std::string in_quotes(std::string_view name) {
+  return "'" + printable(name, 60) + "'";
 }
 
 bool is_utf8(std::string_view text) {
@@ -164,15 +171,15 @@ bool is_utf8(std::string_view text) {
 }
 
 std::string place_of(const SemanticNode& node) {
-  const std::string op = in_quotes(node.op);
-  return fmt::format("node {} ({})", in_quotes(node.name), std::string_view(op).substr(1, op.size() - 2));
+  return fmt::format("node {} ({})", in_quotes(node.name), printable(node.op, 60));
 }
 
 Result<void> check_semantic(const SemanticGraph& graph) {
   if (graph.outputs.empty()) return bad_input("the graph has no outputs");
   std::set<std::string> known;
   for (const SemanticInput& input : graph.inputs) {
-    if (!known.insert(input.name).second) return bad_input(fmt::format("two inputs are named {}", in_quotes(input.name)));
+    if (!known.insert(input.name).second)
+      return bad_input(fmt::format("two inputs are named {}", in_quotes(input.name)));
   }
   for (const auto& [name, tensor] : graph.initializers) known.insert(name);
   std::map<std::string, std::size_t> maker;
@@ -185,8 +192,8 @@ Result<void> check_semantic(const SemanticGraph& graph) {
       }
       const auto [place, fresh] = maker.try_emplace(output, k);
       if (!fresh) {
-        return bad_input(fmt::format("{} is made twice, by {} and {}", in_quotes(output), in_quotes(graph.nodes[place->second].name),
-                                     in_quotes(graph.nodes[k].name)));
+        return bad_input(fmt::format("{} is made twice, by {} and {}", in_quotes(output),
+                                     in_quotes(graph.nodes[place->second].name), in_quotes(graph.nodes[k].name)));
       }
     }
   }
@@ -211,7 +218,8 @@ Result<void> check_semantic(const SemanticGraph& graph) {
     for (const std::string& output : node.outputs) known.insert(output);
   }
   for (const std::string& output : graph.outputs) {
-    if (!known.contains(output) || output.empty()) return bad_input(fmt::format("output {} is made by no node", in_quotes(output)));
+    if (!known.contains(output) || output.empty())
+      return bad_input(fmt::format("output {} is made by no node", in_quotes(output)));
   }
   return {};
 }

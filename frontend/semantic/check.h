@@ -10,7 +10,9 @@ namespace aicf {
 /// bad_input or unsupported, with the node's name as place.
 Result<void> check_semantic(const SemanticGraph& graph);
 
-/// `name` as messages show it: in quotes, control characters and broken UTF-8 escaped, shortened to 60 characters.
+/// `text` with control characters and broken UTF-8 escaped, cut after `limit` characters.
+std::string printable(std::string_view text, std::size_t limit);
+/// A name of the model as messages show it: printable, in quotes, shortened to 60 characters.
 std::string in_quotes(std::string_view name);
 bool is_utf8(std::string_view text);
 /// "node 'MatMul_3' (MatMul)".

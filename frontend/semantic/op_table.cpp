@@ -205,7 +205,9 @@ std::vector<AttributeRule> OpRow::attribute_rules() const {
   return rules;
 }
 
-std::span<const OpRow> op_table() { return rows; }
+std::span<const OpRow> op_table() {
+  return rows;
+}
 
 const OpRow* find_op(std::string_view name, std::string_view domain, int opset) {
   for (const OpRow& row : rows) {
@@ -215,7 +217,8 @@ const OpRow* find_op(std::string_view name, std::string_view domain, int opset) 
 }
 
 const OpRow* find_op_any_opset(std::string_view name, std::string_view domain) {
-  const auto found = std::ranges::find_if(rows, [&](const OpRow& row) { return row.name == name && row.domain == domain; });
+  const auto found =
+      std::ranges::find_if(rows, [&](const OpRow& row) { return row.name == name && row.domain == domain; });
   return found == std::end(rows) ? nullptr : &*found;
 }
 
@@ -225,13 +228,20 @@ bool is_known_domain(std::string_view domain) {
 
 std::string_view kind_name(Attribute::Kind kind) {
   switch (kind) {
-    case Attribute::Kind::integer: return "INT";
-    case Attribute::Kind::real: return "FLOAT";
-    case Attribute::Kind::text: return "STRING";
-    case Attribute::Kind::integers: return "INTS";
-    case Attribute::Kind::reals: return "FLOATS";
-    case Attribute::Kind::texts: return "STRINGS";
-    case Attribute::Kind::tensor: return "TENSOR";
+    case Attribute::Kind::integer:
+      return "INT";
+    case Attribute::Kind::real:
+      return "FLOAT";
+    case Attribute::Kind::text:
+      return "STRING";
+    case Attribute::Kind::integers:
+      return "INTS";
+    case Attribute::Kind::reals:
+      return "FLOATS";
+    case Attribute::Kind::texts:
+      return "STRINGS";
+    case Attribute::Kind::tensor:
+      return "TENSOR";
   }
   AICF_BUG("attribute kind");
 }

@@ -7,9 +7,15 @@
 namespace aicf {
 namespace {
 
-bool is_name_start(char c) { return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_name_part(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
-bool is_digit(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
+bool is_name_start(char c) {
+  return std::isalpha(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+bool is_name_part(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+bool is_digit(char c) {
+  return std::isdigit(static_cast<unsigned char>(c)) != 0;
+}
 
 class Lexer {
  public:
@@ -51,9 +57,10 @@ class Lexer {
       ++at_;
       push(Token::Kind::symbol, std::string(1, c), start);
     } else {
-      return bad(start, fmt::format("unexpected character {}", std::isprint(static_cast<unsigned char>(c)) != 0
-                                                                    ? fmt::format("'{}'", c)
-                                                                    : fmt::format("0x{:02x}", static_cast<unsigned char>(c))));
+      return bad(start,
+                 fmt::format("unexpected character {}", std::isprint(static_cast<unsigned char>(c)) != 0
+                                                            ? fmt::format("'{}'", c)
+                                                            : fmt::format("0x{:02x}", static_cast<unsigned char>(c))));
     }
     return {};
   }
@@ -124,6 +131,8 @@ class Lexer {
 
 }  // namespace
 
-Result<std::vector<Token>> tokenize(std::string_view text, std::string_view place) { return Lexer(text, place).run(); }
+Result<std::vector<Token>> tokenize(std::string_view text, std::string_view place) {
+  return Lexer(text, place).run();
+}
 
 }  // namespace aicf

@@ -12,8 +12,8 @@ namespace aicf {
 
 struct Token {
   enum class Kind { name, integer, real, text, symbol, newline, end } kind = Kind::end;
-  std::string text;      ///< a name or string without its quotes, a number or symbol as written
-  bool quoted = false;   ///< a name in backticks: never a keyword
+  std::string text;     ///< a name or string without its quotes, a number or symbol as written
+  bool quoted = false;  ///< a name in backticks: never a keyword
   std::size_t offset = 0;
   int line = 0, column = 0;
 };

@@ -90,7 +90,8 @@ class Parser {
     while (!is(")")) {
       const Token& start = peek();
       AICF_TRY(SemanticInput input, typed_name());
-      if (!known_.insert(input.name).second) return bad(start, fmt::format("input {} is declared twice", in_quotes(input.name)));
+      if (!known_.insert(input.name).second)
+        return bad(start, fmt::format("input {} is declared twice", in_quotes(input.name)));
       graph_.inputs.push_back(std::move(input));
       if (!accept(",")) break;
     }
@@ -176,7 +177,8 @@ class Parser {
 
   // ---- statements ------------------------------------------------------------------------------------------------
   Result<void> statement() {
-    if (peek().kind == Token::Kind::name && peek().text == "opset" && !peek().quoted && !is("=", 1) && !is(",", 1) && !is(":", 1)) {
+    if (peek().kind == Token::Kind::name && peek().text == "opset" && !peek().quoted && !is("=", 1) && !is(",", 1) &&
+        !is(":", 1)) {
       return opset();
     }
     if (is(":", 1)) return constant();
@@ -185,8 +187,10 @@ class Parser {
     do {
       const Token& t = peek();
       AICF_TRY(std::string target, name("a name"));
-      if (target == "_" && !t.quoted) target.clear();
-      else if (!known_.insert(target).second) return bad(t, fmt::format("{} is made twice", in_quotes(target)));
+      if (target == "_" && !t.quoted)
+        target.clear();
+      else if (!known_.insert(target).second)
+        return bad(t, fmt::format("{} is made twice", in_quotes(target)));
       targets.push_back(std::move(target));
     } while (accept(","));
     AICF_RETURN_IF_ERROR(expect("="));
@@ -213,7 +217,8 @@ class Parser {
     }
     const Token& t = peek();
     AICF_TRY(const Literal version, literal());
-    if (version.list || version.any_real || version.integers[0] < 1 || version.integers[0] > 1000) return bad(t, "an opset number expected");
+    if (version.list || version.any_real || version.integers[0] < 1 || version.integers[0] > 1000)
+      return bad(t, "an opset number expected");
     if (!graph_.nodes.empty()) return bad(t, "opset lines stand before the first operation");
     graph_.opsets[domain == "ai.onnx" ? "" : domain] = static_cast<int>(version.integers[0]);
     return end_of_line();
@@ -222,7 +227,8 @@ class Parser {
   Result<void> constant() {
     const Token start = peek();
     AICF_TRY(const SemanticInput declared, typed_name());
-    if (!known_.insert(declared.name).second) return bad(start, fmt::format("{} is made twice", in_quotes(declared.name)));
+    if (!known_.insert(declared.name).second)
+      return bad(start, fmt::format("{} is made twice", in_quotes(declared.name)));
     AICF_RETURN_IF_ERROR(expect("="));
     std::vector<std::int64_t> dims;
     for (const Expr& dim : declared.shape) {
@@ -231,7 +237,8 @@ class Parser {
       dims.push_back(*n);
     }
     if (peek().kind == Token::Kind::name && peek().text == "elided") {
-      return bad(peek(), fmt::format("the data of {} was left out when this text was printed", in_quotes(declared.name)));
+      return bad(peek(),
+                 fmt::format("the data of {} was left out when this text was printed", in_quotes(declared.name)));
     }
     AICF_TRY(Literal value, literal());
     value.type = declared.type;
@@ -282,13 +289,15 @@ class Parser {
   Result<const OpRow*> row_of(SemanticNode& node, const Token& start) const {
     const auto opset = graph_.opsets.find(node.domain);
     if (opset == graph_.opsets.end()) {
-      return bad(start, fmt::format("domain {} has no opset; add a line \"opset {} 1\"", in_quotes(node.domain), node.domain));
+      return bad(start,
+                 fmt::format("domain {} has no opset; add a line \"opset {} 1\"", in_quotes(node.domain), node.domain));
     }
     node.opset = opset->second;
     if (const OpRow* row = find_op(node.op, node.domain, node.opset)) return row;
     const OpRow* other = find_op_any_opset(node.op, node.domain);
-    const std::string message = other ? fmt::format("operator {} is not in opset {}; it exists from {}", node.op, node.opset, other->since)
-                                      : fmt::format("unknown operator {}", in_quotes(node.op));
+    const std::string message =
+        other ? fmt::format("operator {} is not in opset {}; it exists from {}", node.op, node.opset, other->since)
+              : fmt::format("unknown operator {}", in_quotes(node.op));
     return unsupported(message, fmt::format("{}:{}:{}", place_, start.line, start.column));
   }
 
@@ -334,12 +343,15 @@ class Parser {
     AICF_RETURN_IF_ERROR(expect("="));
     const std::vector<AttributeRule> rules = row.attribute_rules();
     const auto rule = std::ranges::find(rules, key, &AttributeRule::name);
-    if (rule == rules.end()) return bad(start, fmt::format("{} of opset {} has no attribute {}", node.op, node.opset, in_quotes(key)));
+    if (rule == rules.end())
+      return bad(start, fmt::format("{} of opset {} has no attribute {}", node.op, node.opset, in_quotes(key)));
     AICF_TRY(Attribute value, attribute_value(rule->kind));
     if (value.kind != rule->kind) {
-      return bad(start, fmt::format("attribute {} is {}, {} wanted", key, kind_name(value.kind), kind_name(rule->kind)));
+      return bad(start,
+                 fmt::format("attribute {} is {}, {} wanted", key, kind_name(value.kind), kind_name(rule->kind)));
     }
-    if (!node.attributes.emplace(key, std::move(value)).second) return bad(start, fmt::format("attribute {} is given twice", key));
+    if (!node.attributes.emplace(key, std::move(value)).second)
+      return bad(start, fmt::format("attribute {} is given twice", key));
     return {};
   }
 
@@ -368,13 +380,17 @@ class Parser {
     } else if (value.list) {
       const bool real = value.any_real || wanted == Attribute::Kind::reals;
       a.kind = real ? Attribute::Kind::reals : Attribute::Kind::integers;
-      if (real) a.fs = value.reals;
-      else a.is = value.integers;
+      if (real)
+        a.fs = value.reals;
+      else
+        a.is = value.integers;
     } else {
       const bool real = value.any_real || wanted == Attribute::Kind::real;
       a.kind = real ? Attribute::Kind::real : Attribute::Kind::integer;
-      if (real) a.f = value.reals[0];
-      else a.i = value.integers[0];
+      if (real)
+        a.f = value.reals[0];
+      else
+        a.i = value.integers[0];
     }
     return a;
   }
@@ -429,31 +445,40 @@ class Parser {
       real = static_cast<double>(integer);
       value.any_bool = true;
     } else if (t.kind == Token::Kind::integer) {
-      const std::string digits = (negative ? "-" : "") + t.text;
+      const std::string digits = (negative ? "-" : "") + t.text;  // with the sign: −2^63 has no positive twin
       const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), integer);
       if (error != std::errc()) return bad(t, "the number does not fit 64 bits");
-      real = static_cast<double>(integer);
-      if (negative) integer = -integer, real = -real;  // the sign is applied below
+      ++at_;
+      value.integers.push_back(integer);
+      value.reals.push_back(static_cast<double>(integer));
+      return {};
     } else if (t.kind == Token::Kind::real) {
       const auto [end, error] = std::from_chars(t.text.data(), t.text.data() + t.text.size(), real);
-      if (error != std::errc() || end != t.text.data() + t.text.size()) return bad(t, fmt::format("{} is no number", in_quotes(t.text)));
+      if (error != std::errc() || end != t.text.data() + t.text.size())
+        return bad(t, fmt::format("{} is no number", in_quotes(t.text)));
       value.any_real = true;
     } else {
       return bad(t, fmt::format("a number expected, found {}", shown(t)));
     }
     ++at_;
     value.reals.push_back(negative ? -real : real);
-    value.integers.push_back(negative ? static_cast<std::int64_t>(0 - static_cast<std::uint64_t>(integer)) : integer);
+    value.integers.push_back(negative ? -integer : integer);
     return {};
   }
 
   Result<Tensor> to_tensor(const Literal& value, const Token& start) const {
-    const DType type = value.type ? *value.type : value.any_real ? DType::f32 : value.any_bool ? DType::boolean : DType::i64;
-    if (!is_float(type) && value.any_real) return bad(start, fmt::format("a number with a point for elements of {}", aicf::name(type)));
+    const DType type = value.type       ? *value.type
+                       : value.any_real ? DType::f32
+                       : value.any_bool ? DType::boolean
+                                        : DType::i64;
+    if (!is_float(type) && value.any_real)
+      return bad(start, fmt::format("a number with a point for elements of {}", aicf::name(type)));
     const auto count = static_cast<std::int64_t>(value.reals.size());
     std::vector<std::int64_t> dims;
-    if (value.dims) dims = *value.dims;
-    else if (value.list) dims = {count};
+    if (value.dims)
+      dims = *value.dims;
+    else if (value.list)
+      dims = {count};
     auto size = checked_size(type, dims);
     if (!size) return bad(start, size.error().message);
     std::int64_t elements = 1;
@@ -464,8 +489,10 @@ class Parser {
     Tensor tensor(type, dims);
     for (std::int64_t k = 0; k < elements; ++k) {
       const std::size_t from = count == 1 ? 0 : static_cast<std::size_t>(k);
-      if (type == DType::i64) reinterpret_cast<std::int64_t*>(tensor.mutable_bytes().data())[k] = value.integers[from];
-      else tensor.set(k, value.reals[from]);
+      if (type == DType::i64)
+        reinterpret_cast<std::int64_t*>(tensor.mutable_bytes().data())[k] = value.integers[from];
+      else
+        tensor.set(k, value.reals[from]);
     }
     return tensor;
   }

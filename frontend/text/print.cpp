@@ -39,8 +39,10 @@ std::string string_text(std::string_view value) {
   std::string text = "\"";
   for (const char c : value) {
     if (c == '"' || c == '\\') text += '\\';
-    if (c == '\n') text += "\\n";
-    else text += c;
+    if (c == '\n')
+      text += "\\n";
+    else
+      text += c;
   }
   return text + "\"";
 }
@@ -85,13 +87,20 @@ std::string type_text(const Tensor& tensor) {
 std::string attribute_text(const Attribute& a) {
   const auto integer = [](std::int64_t i) { return fmt::format("{}", i); };
   switch (a.kind) {
-    case Attribute::Kind::integer: return integer(a.i);
-    case Attribute::Kind::real: return real_text(a.f);
-    case Attribute::Kind::text: return string_text(a.s);
-    case Attribute::Kind::integers: return list_text(a.is, integer);
-    case Attribute::Kind::reals: return list_text(a.fs, real_text);
-    case Attribute::Kind::texts: return list_text(a.ss, string_text);
-    case Attribute::Kind::tensor: return fmt::format("{}({})", type_text(a.t), a.t.size() > most_printed_elements ? "elided" : elements_text(a.t));
+    case Attribute::Kind::integer:
+      return integer(a.i);
+    case Attribute::Kind::real:
+      return real_text(a.f);
+    case Attribute::Kind::text:
+      return string_text(a.s);
+    case Attribute::Kind::integers:
+      return list_text(a.is, integer);
+    case Attribute::Kind::reals:
+      return list_text(a.fs, real_text);
+    case Attribute::Kind::texts:
+      return list_text(a.ss, string_text);
+    case Attribute::Kind::tensor:
+      return fmt::format("{}({})", type_text(a.t), a.t.size() > most_printed_elements ? "elided" : elements_text(a.t));
   }
   AICF_BUG("attribute kind");
 }
@@ -110,7 +119,8 @@ std::string to_string(const SemanticGraph& graph) {
   std::string text = name_text(graph.name.empty() ? "graph" : graph.name) + "(";
   for (std::size_t k = 0; k < graph.inputs.size(); ++k) {
     const SemanticInput& input = graph.inputs[k];
-    text += fmt::format("{}{}: {}{}", k > 0 ? ", " : "", name_text(input.name), name(input.type), sizes_text(input.shape));
+    text +=
+        fmt::format("{}{}: {}{}", k > 0 ? ", " : "", name_text(input.name), name(input.type), sizes_text(input.shape));
   }
   text += ") -> ";
   std::map<std::string, const SemanticInput*> declared;
@@ -158,7 +168,8 @@ std::string to_dot(const SemanticGraph& graph) {
   std::map<std::string, std::string> maker;  // tensor → dot node
   for (const SemanticInput& input : graph.inputs) {
     const std::string id = string_text("input " + input.name);
-    text += fmt::format("  {} [shape=ellipse, label={}];\n", id, string_text(fmt::format("{}: {}{}", input.name, name(input.type), sizes_text(input.shape))));
+    text += fmt::format("  {} [shape=ellipse, label={}];\n", id,
+                        string_text(fmt::format("{}: {}{}", input.name, name(input.type), sizes_text(input.shape))));
     maker[input.name] = id;
   }
   for (const SemanticNode& node : graph.nodes) {
@@ -174,7 +185,8 @@ std::string to_dot(const SemanticGraph& graph) {
   for (const std::string& output : graph.outputs) {
     const std::string id = string_text("output " + output);
     text += fmt::format("  {} [shape=ellipse, label={}];\n", id, string_text(output));
-    if (const auto from = maker.find(output); from != maker.end()) text += fmt::format("  {} -> {};\n", from->second, id);
+    if (const auto from = maker.find(output); from != maker.end())
+      text += fmt::format("  {} -> {};\n", from->second, id);
   }
   return text + "}\n";
 }

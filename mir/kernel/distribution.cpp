@@ -107,7 +107,9 @@ Result<void> covers(const KernelTile& tile, int subgroup_size, int subgroups) {
   for (const Factor& f : tile.distribution.factors) {
     const auto axis = by_axis.find(f.axis);
     if (axis == by_axis.end()) return error("a factor names axis " + f.axis + ", which the tile has not");
-    if (f.size < 1 || f.stride < 1 || f.position < 1) return error("axis " + f.axis + ": a factor is not positive");
+    constexpr std::int64_t limit_of_factors = std::int64_t{1} << 31;
+    if (f.size < 1 || f.stride < 1 || f.position < 1 || std::max({f.size, f.stride, f.position}) > limit_of_factors)
+      return error("axis " + f.axis + ": a factor is out of range");
     if (f.size > 1) axis->second.push_back(f);
     if (f.level == Level::reg || f.size == 1) continue;
     const bool lane = f.level == Level::lane;

@@ -417,10 +417,10 @@ class Compiler {
     return {};
   }
 
-  /// `v` is now defined in all active threads.
+  /// `v` is now defined in all active threads, up to the end of this body.
   void define(Variable& v) {
     if (!v.definite) emit(Code::mark_defined).a = v.id;
-    if (v.mask_depth == mask_depth_) v.definite = true;
+    v.definite = true;
   }
 
   Result<void> compile_access(const ThreadStatement& s) {
@@ -472,7 +472,7 @@ class Compiler {
         access.slots.push_back(v.slot);
         access.masked.push_back(v.mask_depth != mask_depth_);
         access.defines.push_back(v.definite ? no_slot : v.id);
-        if (!partial && v.mask_depth == mask_depth_) v.definite = true;
+        if (!partial) v.definite = true;
       }
     } else {
       // Values are only needed where the predicate holds.

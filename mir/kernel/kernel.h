@@ -69,13 +69,15 @@ using KernelBody = std::vector<KernelOp>;
 struct KernelOp {
   enum class Kind : std::uint8_t {
     load,   ///< tile = buffer[index…] where `predicate`, else `fill`; `vector_width` elements per access along the
-            ///< last index's unit-stride axis when alignment is provable
+            ///< last index's unit-stride axis when alignment is provable; converted where the types differ; `index` may
+            ///< read integer tiles
     store,  ///< buffer[index…] = expr, for the elements of `tile`'s axes and distribution, where `predicate`; elements
             ///< held by several lanes are stored by one of them
     compute,  ///< tile = expr, elementwise (register tiles)
     reduce,  ///< tile = tile op (expr reduced over the register digits of `over`); for sum of a product: a contraction.
              ///< Operands in other lanes at a constant lane are delivered by broadcast, workgroup tiles are read at
-             ///< use.
+             ///< use. Lane factors of `over` that all register operands share stay spread: the result is partial over
+             ///< them until a cross (reduction_space() in expand_plan.h). `first` sets the tile to coordinate 0's element.
     cross,   ///< butterfly merge over lanes (and subgroups, through workgroup memory) that hold different partials of
              ///< `states`: for each mask in `masks` the states become merge(a = own, b = from lane xor mask)
     to_workgroup,    ///< workgroup tile `tile` = register tile value `source` (a store by every holder; replicated
@@ -122,7 +124,8 @@ struct Kernel {
 std::string to_string(const Kernel& kernel);
 Result<Kernel> parse_kernel(std::string_view text, std::string_view place = {});
 /// Every value is held where it is used (or deliverable: constant-lane broadcast, workgroup read behind a barrier), no
-/// barrier in a divergent place, tiles defined before use, distributions cover their tiles exactly.
+/// barrier in a divergent place, tiles defined before use, distributions cover their tiles exactly, partial results closed
+/// by a cross before they are stored and never merged twice. Bases lie in the ranges of their axes (`Kernel::ranges`).
 Result<void> verify(const Kernel& kernel);
 
 }  // namespace aicf

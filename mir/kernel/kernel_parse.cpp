@@ -328,6 +328,7 @@ class Parser {
       AICF_TRY(f.stride, integer(*stride));
     }
     if (f.size < 1 || f.size > 1 << 20) return error("a factor's size is not in 1 .. 1048576");
+    if (next > 1 << 20) return error("the factors of an axis cover more than 1048576 elements");
     next *= f.size;
     return f;
   }

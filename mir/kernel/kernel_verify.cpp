@@ -40,6 +40,10 @@ Flow joined(const Flow& a, const Flow& b) {
   return r;
 }
 
+/// Bounds on what is unrolled: elements of a tile, terms of one reduction.
+constexpr std::int64_t max_elements = 1 << 20;
+constexpr std::int64_t max_terms = 1 << 20;
+
 bool power_of_two(std::int64_t n) {
   return n > 0 && (n & (n - 1)) == 0;
 }
@@ -105,20 +109,30 @@ class Verifier {
     for (const auto& [axis, base] : kernel_.bases) AICF_RETURN_IF_ERROR(uniform(base, "the base of " + axis));
     for (const KernelTile& t : kernel_.tiles) {
       if (!tiles_.emplace(t.name, &t).second) return error(fmt::format("tile '{}' is declared twice", t.name));
-      if (t.space == Space::registers) {
-        const Result<void> covered = covers(t, kernel_.subgroup_size, kernel_.subgroups);
-        if (!covered) return error(covered.error().text());
-        if (t.distribution.registers() > 1 << 14)
-          return error(fmt::format("tile '{}' has more than 16384 registers", t.name));
-        continue;
-      }
-      std::set<std::string> axes;
-      for (const TileAxis& a : t.axes) {
-        if (a.extent < 1 || !axes.insert(a.name).second)
-          return error(fmt::format("tile '{}' has a bad axis '{}'", t.name, a.name));
-      }
-      if (t.row_padding < 0) return error(fmt::format("tile '{}' has negative padding", t.name));
+      AICF_RETURN_IF_ERROR(extents(t));
+      if (t.space != Space::registers) continue;
+      const Result<void> covered = covers(t, kernel_.subgroup_size, kernel_.subgroups);
+      if (!covered) return error(covered.error().text());
     }
+    return {};
+  }
+
+  /// Sizes are small enough to unroll; axes are distinct.
+  Result<void> extents(const KernelTile& t) const {
+    std::set<std::string> axes;
+    std::int64_t elements = 1;
+    for (const TileAxis& a : t.axes) {
+      if (!axes.insert(a.name).second) return error(fmt::format("tile '{}' has axis '{}' twice", t.name, a.name));
+      if (a.extent < 1 || a.extent > max_elements) {
+        return error(fmt::format("tile '{}': the extent {} of axis '{}' is not in 1 .. {}", t.name, a.extent, a.name,
+                                 max_elements));
+      }
+      elements *= a.extent;
+      if (elements > max_elements)
+        return error(fmt::format("tile '{}' has more than {} elements", t.name, max_elements));
+    }
+    if (t.row_padding < 0 || t.row_padding > max_elements)
+      return error(fmt::format("tile '{}' has padding {}", t.name, t.row_padding));
     return {};
   }
 
@@ -134,7 +148,7 @@ class Verifier {
 
   /// An integer that is the same in every thread: over symbols and bases.
   Result<void> uniform(const Expr& e, const std::string& what) const {
-    if (!e || !is_integer(e.type())) return error(what + " is not an integer");
+    if (!e || e.type() != DType::i64) return error(what + " is not an i64");
     AICF_RETURN_IF_ERROR(known_symbols(e, what));
     if (!values_of(e).empty()) return error(what + " reads a tile");
     return {};
@@ -293,6 +307,14 @@ class Verifier {
     if (op.reduce != ReduceOp::first) AICF_RETURN_IF_ERROR(readable(*tile, flow));
     const Result<CoordinateSpace> space = reduction_space(kernel_, op);
     if (!space) return error(space.error().message);
+    std::int64_t terms = 1;
+    for (const CoordinateSpace::Slot& slot : space->slots) {
+      std::int64_t constants = slot.extent;
+      for (const Factor& f : slot.threads) constants /= f.size;
+      terms *= constants;
+      if (terms > max_terms)
+        return error(fmt::format("it unrolls to more than {} terms; loop over one axis", max_terms));
+    }
     PartialBits partial;
     AICF_RETURN_IF_ERROR(element(op.expr, "the value", *space, flow, partial));
     if (op.reduce != ReduceOp::first) partial = partial | flow.partial[op.tile];

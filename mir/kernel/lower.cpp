@@ -6,6 +6,7 @@
 #include <set>
 
 #include "mir/kernel/lowering.h"
+#include "mir/support/contains.h"
 
 namespace aicf {
 
@@ -34,6 +35,29 @@ Lowering::Lowering(const StreamingRegion& region, const Schedule& schedule)
   kernel_.subgroup_size = schedule.subgroup_size;
   kernel_.subgroups = schedule.subgroups;
   kernel_.ranges = ranges_;
+  std::set<std::string> symbols;
+  for (const Axis& a : region.axes) symbols.merge(symbols_of(a.extent));
+  auto add_tile = [&](const TileDecl& t) {
+    for (const auto* list : {&t.index, &t.shape})
+      for (const Expr& e : *list) symbols.merge(symbols_of(e));
+    if (t.guard) symbols.merge(symbols_of(t.guard));
+  };
+  auto add_statements = [&](const std::vector<StepStatement>& statements) {
+    for (const StepStatement& x : statements) {
+      if (x.body) symbols.merge(symbols_of(x.body));
+      for (const auto* list : {&x.index, &x.shape})
+        for (const Expr& e : *list) symbols.merge(symbols_of(e));
+    }
+  };
+  for (const TileDecl& t : region.tiles) add_tile(t);
+  add_statements(region.prologue);
+  add_statements(region.epilogue);
+  for (const Stream& s : region.streams) {
+    for (const TileDecl& t : s.tiles) add_tile(t);
+    add_statements(s.step);
+    add_statements(s.finish);
+  }
+  kernel_.symbols.assign(symbols.begin(), symbols.end());
   for (const TileDecl& t : region.tiles) decls_[t.name] = &t;
   for (const Stream& s : region.streams) {
     stream_axes_.insert(s.axis);
@@ -197,11 +221,41 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
   std::set<std::string> all(axes.begin(), axes.end());
   all.insert(over.begin(), over.end());
   std::erase_if(all, [&](const std::string& a) { return tile(a) == 1; });
+  Expr value = hoist_args(body, e, all);
+  // An axis that no operand has (counting) gets a tile that says which coordinates this thread has.
+  std::vector<std::string> bare;
+  for (const std::string& a : over) {
+    auto has = [&](const std::string& v) { return contains(tile_axes_.at(v), a); };
+    if (tile(a) > 1 && std::ranges::none_of(values_of(value), has)) bare.push_back(a);
+  }
+  if (!bare.empty() && values_of(value).empty()) {
+    std::string counted = fmt::format("t{}", temp_count_++);
+    declare(counted, e.type(), bare);
+    KernelOp spread;
+    spread.kind = KernelOp::Kind::compute;
+    spread.tile = counted;
+    spread.expr = value;
+    body.push_back(spread);
+    value = Expr::value(counted, e.type());
+  } else if (!bare.empty()) {
+    // The operands are the same at every coordinate of the axis: spread the whole body over it.
+    std::string spread_name = fmt::format("t{}", temp_count_++);
+    std::vector<std::string> spread_axes = axes;
+    for (const std::string& a : over)
+      if (!contains(spread_axes, a)) spread_axes.push_back(a);
+    declare(spread_name, e.type(), spread_axes);
+    KernelOp spread;
+    spread.kind = KernelOp::Kind::compute;
+    spread.tile = spread_name;
+    spread.expr = value;
+    body.push_back(spread);
+    value = Expr::value(spread_name, e.type());
+  }
   KernelOp op;
   op.kind = KernelOp::Kind::reduce;
   op.tile = name;
   op.reduce = reduce_op;
-  op.expr = hoist_args(body, e, all);
+  op.expr = value;
   op.over = over;
   op.note = note;
   body.push_back(op);

@@ -96,57 +96,71 @@ void Lowering::store(KernelBody& body, const StepStatement& s) {
   body.push_back(std::move(op));
 }
 
+// Groups that a statement is about to read or update are first repaired from the references they were computed with to
+// the current ones, all references at once.
+void Lowering::repair(KernelBody& body, const Stream& stream, const std::function<bool(const RepairGroup&)>& wanted) {
+  for (std::size_t g = 0; g < stream.repairs.size(); ++g) {
+    const RepairGroup& group = stream.repairs[g];
+    auto moved = moved_.find(g);
+    if (moved == moved_.end() || moved->second.empty() || !wanted(group)) continue;
+    ExprMap references;
+    for (const std::string& r : group.references) {
+      const DType type = state_type(stream, r);
+      references[r + "'"] = Expr::value(r, type);
+      references[r] = Expr::value(moved->second.contains(r) ? r + "_old" : r, type);
+    }
+    moved_.erase(moved);
+    std::vector<std::pair<const StateDecl*, std::string>> late;
+    for (std::size_t i = 0; i < group.states.size(); ++i) {
+      const StateDecl& state = *std::ranges::find(stream.states, group.states[i], &StateDecl::name);
+      Expr value = simplify(substitute_values(group.repair[i], references), ranges_);
+      if (value == Expr::value(state.name, state.type)) continue;
+      bool read_by_others = false;  // then the new value waits until they have read the old one
+      for (std::size_t j = 0; j < group.states.size(); ++j)
+        if (j != i && depends_on_value(group.repair[j], state.name)) read_by_others = true;
+      if (read_by_others) {
+        compute(body, state.name + "_repaired", state.type, state.axes, value, "repair");
+        late.emplace_back(&state, state.name + "_repaired");
+      } else {
+        compute(body, state.name, state.type, state.axes, value, "repair");
+      }
+    }
+    for (const auto& [state, repaired] : late) compute(body, state->name, state->type, state->axes, Expr::value(repaired, state->type));
+  }
+}
+
+DType Lowering::state_type(const Stream& stream, const std::string& state) const {
+  auto d = std::ranges::find(stream.states, state, &StateDecl::name);
+  AICF_CHECK(d != stream.states.end(), "no state " + state + " in " + region_.name);
+  return d->type;
+}
+
 Result<void> Lowering::update(KernelBody& body, const StepStatement& s, const Stream& stream) {
   const Expr e = with_inlined(s.body);
   std::vector<std::string> over = s.over;
   over.push_back(stream.axis);
-  bool is_reference = std::ranges::any_of(stream.repairs, [&](const RepairGroup& g) { return contains(g.references, s.name); });
   if (s.reduce == ReduceOp::first) return {};  // set once, before the loop
-  if (!is_reference) {
-    accumulate(body, s.name, s.reduce, s.axes, over, e, s.over.empty() ? "update" : "accumulate");
-    return {};
+  bool is_reference = std::ranges::any_of(stream.repairs, [&](const RepairGroup& g) { return contains(g.references, s.name); });
+  if (is_reference) {
+    // A group that still waits for an earlier move of this reference moves first.
+    repair(body, stream, [&](const RepairGroup& g) {
+      return contains(g.references, s.name) && moved_[static_cast<std::size_t>(&g - stream.repairs.data())].contains(s.name);
+    });
+    compute(body, s.name + "_old", s.type, s.axes, Expr::value(s.name, s.type));
+    for (std::size_t g = 0; g < stream.repairs.size(); ++g)
+      if (contains(stream.repairs[g].references, s.name)) moved_[g].insert(s.name);
   }
-  const std::string next = s.name + "_next";
-  compute(body, next, s.type, s.axes, Expr::value(s.name, s.type));
-  accumulate(body, next, s.reduce, s.axes, over, e, "update");
-  for (const RepairGroup& g : stream.repairs) {
-    if (!contains(g.references, s.name)) continue;
-    ExprMap primes;
-    for (const std::string& r : g.references) {
-      const std::string prime = r + "'";
-      primes[prime] = Expr::value(r == s.name ? next : r, s.type);
-    }
-    // All members move at once: every new value reads the old ones.
-    std::vector<std::string> repaired;
-    for (std::size_t i = 0; i < g.states.size(); ++i) {
-      const StateDecl& state = *std::ranges::find_if(stream.states, [&](const StateDecl& d) { return d.name == g.states[i]; });
-      Expr value = simplify(substitute_values(g.repair[i], primes), ranges_);
-      if (value == Expr::value(state.name, state.type)) {
-        repaired.push_back({});
-        continue;
-      }
-      bool alone = true;  // no other member reads this one: assign in place
-      for (std::size_t j = 0; j < g.states.size(); ++j)
-        if (j != i && depends_on_value(g.repair[j], state.name)) alone = false;
-      if (alone) {
-        compute(body, state.name, state.type, state.axes, value, "repair");
-        repaired.push_back({});
-      } else {
-        compute(body, state.name + "_repaired", state.type, state.axes, value, "repair");
-        repaired.push_back(state.name + "_repaired");
-      }
-    }
-    for (std::size_t i = 0; i < g.states.size(); ++i) {
-      if (repaired[i].empty()) continue;
-      const StateDecl& state = *std::ranges::find_if(stream.states, [&](const StateDecl& d) { return d.name == g.states[i]; });
-      compute(body, state.name, state.type, state.axes, Expr::value(repaired[i], state.type));
-    }
-  }
-  compute(body, s.name, s.type, s.axes, Expr::value(next, s.type));
+  accumulate(body, s.name, s.reduce, s.axes, over, e, s.over.empty() ? "update" : "accumulate");
   return {};
 }
 
 Result<void> Lowering::statement(KernelBody& body, const StepStatement& s, const Stream* stream) {
+  if (stream && !moved_.empty()) {
+    const std::set<std::string> read = s.body ? values_of(with_inlined(s.body)) : std::set<std::string>{};
+    repair(body, *stream, [&](const RepairGroup& g) {
+      return contains(g.states, s.name) || std::ranges::any_of(g.states, [&](const std::string& m) { return read.contains(m); });
+    });
+  }
   switch (s.kind) {
     case StepStatement::Kind::nested:
       return unsupported("a stream nested in a step has no lowering yet; inner reductions take its place", region_.name);
@@ -307,7 +321,9 @@ Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& beg
   std::set<std::string> before = loaded_;
   temps_.clear();
   kernel_open_loops_.insert(s.axis);
+  moved_.clear();
   AICF_RETURN_IF_ERROR(statements(loop.body, s.step, &s));
+  repair(loop.body, s, [](const RepairGroup&) { return true; });
   kernel_open_loops_.erase(s.axis);
   temps_.clear();
   loaded_ = before;

@@ -2,6 +2,7 @@
 
 // The state of one lowering; private to mir/kernel/lower*.cpp.
 
+#include <functional>
 #include <list>
 #include <map>
 #include <set>
@@ -45,6 +46,8 @@ class Lowering {
   Result<void> statements(KernelBody& body, const std::vector<StepStatement>& list, const Stream* stream);
   Result<void> statement(KernelBody& body, const StepStatement& s, const Stream* stream);
   Result<void> update(KernelBody& body, const StepStatement& s, const Stream& stream);
+  void repair(KernelBody& body, const Stream& stream, const std::function<bool(const RepairGroup&)>& wanted);
+  DType state_type(const Stream& stream, const std::string& state) const;
   void accumulate(KernelBody& body, const std::string& target, ReduceOp op, const std::vector<std::string>& axes,
                   std::vector<std::string> over, const Expr& e, const std::string& note);
   void store(KernelBody& body, const StepStatement& s);
@@ -71,6 +74,7 @@ class Lowering {
   std::map<std::string, Expr> inlined_;  ///< locals over a looped axis, recomputed at use
   std::map<Expr, Expr> temps_;
   std::set<std::string> kernel_open_loops_;  ///< axes whose loop is being filled
+  std::map<std::size_t, std::set<std::string>> moved_;  ///< repair group → references that moved since its last repair
   std::list<TileDecl> first_tiles_;  ///< loads at a stream's first coordinate
   int temp_count_ = 0;
   std::int64_t lanes_used_ = 1;

@@ -49,14 +49,6 @@ std::optional<int> power_of_two(const Expr& e) {
   return std::countr_zero(static_cast<std::uint64_t>(*value));
 }
 
-/// Integer variables as axes named "value:x", which ranges may know.
-Expr with_named_values(const Expr& e) {
-  return rewrite(e, [](const Expr& x) -> Expr {
-    if (x.op() != Op::value || !is_integer(x.type())) return {};
-    return Expr::cast(Expr::axis("value:" + x.name()), x.type());
-  });
-}
-
 /// A node whose text is worth a name when it occurs twice: at least two operations, and none that could fail where a
 /// select or a predicate keeps it from being evaluated.
 bool worth_a_name(const Expr& e) {
@@ -152,8 +144,16 @@ std::string SourcePrinter::text(const Expr& e, Precedence at_least) {
   return t.precedence < at_least ? "(" + t.text + ")" : std::move(t.text);
 }
 
+Expr SourcePrinter::for_ranges(const Expr& e) const {
+  return rewrite(e, [&](const Expr& x) -> Expr {
+    if (x.op() == Op::value && is_integer(x.type())) return Expr::cast(Expr::axis("value:" + x.name()), x.type());
+    if (x.op() == Op::symbol && ranges_.contains("loop:" + x.name())) return Expr::axis("loop:" + x.name());
+    return {};
+  });
+}
+
 bool SourcePrinter::is_natural(const Expr& e) {
-  const Range range = range_of(with_named_values(e), ranges_);
+  const Range range = range_of(for_ranges(e), ranges_);
   return range.low && *range.low >= 0;
 }
 
@@ -185,7 +185,7 @@ SourcePrinter::Text SourcePrinter::print_integer_division(const Expr& e) {
     if (!remainder) return {fmt::format("{} >> {}", text(a, Precedence::multiplicative), *shift), Precedence::shift};
     return {fmt::format("{} & {}", text(a, Precedence::multiplicative), *b.as_int() - 1), Precedence::bit_and};
   }
-  const bool plain = b.as_int().value_or(0) > 0 && is_natural(a);
+  const bool plain = is_natural(b) && is_natural(a);
   if (!plain) return {call(e, {text(a), text(b)}), Precedence::primary};
   return {
       fmt::format("{} {} {}", text(a, Precedence::multiplicative), remainder ? '%' : '/', text(b, Precedence::unary)),
@@ -485,7 +485,7 @@ void SourcePrinter::print_assignment(const ThreadStatement& s) {
 
 void SourcePrinter::learn_range(const ThreadStatement& s) {
   if (!is_integer(s.type) || assigned_.contains(s.names[0])) return;
-  ranges_["value:" + s.names[0]] = range_of(with_named_values(s.exprs[0]), ranges_);
+  ranges_["value:" + s.names[0]] = range_of(for_ranges(s.exprs[0]), ranges_);
 }
 
 void SourcePrinter::print_statement(const ThreadStatement& s) {
@@ -527,16 +527,17 @@ void SourcePrinter::print_statement(const ThreadStatement& s) {
           fmt::format("for (int {0} = {1}; {0} < {2}; {3})", v, text(s.begin), text(s.end, Precedence::shift),
                       unit ? "++" + v : fmt::format("{} += {}", v, text(s.step)));
       open(head);
-      const auto outer = ranges_.find(s.variable);
+      // What is known of the outer loop's variable of this name, if any, holds again after it.
+      const std::string key = "loop:" + s.variable;
+      const auto outer = ranges_.find(key);
       const std::optional<Range> hidden = outer == ranges_.end() ? std::nullopt : std::optional(outer->second);
-      const bool upward = !s.step || is_natural(s.step);
-      ranges_[s.variable] = {upward && is_natural(s.begin) ? std::optional<std::int64_t>(0) : std::nullopt,
-                             std::nullopt};
+      const bool natural = (!s.step || is_natural(s.step)) && is_natural(s.begin);
+      ranges_[key] = {natural ? std::optional<std::int64_t>(0) : std::nullopt, std::nullopt};
       print_body(s.body);
       if (hidden) {
-        ranges_[s.variable] = *hidden;
+        ranges_[key] = *hidden;
       } else {
-        ranges_.erase(s.variable);
+        ranges_.erase(key);
       }
       close();
       return;

@@ -99,6 +99,8 @@ class SourcePrinter {
   Text print_operation(const Expr& e);
   Text print_constant(const Expr& e);
   Text print_cast(const Expr& e);
+  /// `e` in the names of `ranges_`, where a symbol could not be negative and an axis may.
+  Expr for_ranges(const Expr& e) const;
   static Text wrapped(DType type, Text t);
   Text print_integer_division(const Expr& e);
   /// Prints subexpressions that `exprs` use more than once as constants of their own, when they are worth a name.
@@ -121,7 +123,7 @@ class SourcePrinter {
   std::unordered_map<const void*, std::string> hoisted_;
   std::set<std::string> assigned_;      ///< variables that are assigned or loaded after their declaration
   std::map<std::string, DType> types_;  ///< of variables declared so far
-  Ranges ranges_;                       ///< symbols by name, integer variables that never change as "value:name"
+  Ranges ranges_;  ///< symbols by name, variables of open loops as "loop:name", constant integers as "value:name"
 };
 
 }  // namespace aicf

@@ -152,6 +152,7 @@ void Enumerator::plan_tiles(Schedule& s, Delivery delivery) const {
       auto it = s.axes.find(a);
       if (it == s.axes.end()) continue;
       has_lane |= it->second.size(Level::lane) > 1;
+      has_lane |= delivery == Delivery::lane_broadcast && it->second.size(Level::subgroup) > 1;
       elements *= it->second.tile();
     }
     // Needed by every lane: load once across them when there is enough to spread.

@@ -147,6 +147,16 @@ class Verifier {
   Result<void> stream(const Stream& s, Names& names) const {
     if (!axes_.contains(s.axis)) return broken(s.axis, "is streamed but not an axis");
     if (has(region_.parallel, s.axis)) return broken(s.axis, "is streamed and parallel");
+    // A group is repaired after the last of its references: its members' updates come later.
+    for (const RepairGroup& g : s.repairs) {
+      bool member = false;
+      for (const StepStatement& x : s.step) {
+        if (x.kind != StepStatement::Kind::update) continue;
+        member |= has(g.states, x.name);
+        if (member && has(g.references, x.name))
+          return broken(x.name, "is a reference that is updated after a state it repairs");
+      }
+    }
     std::set<std::string> updated;
     for (const StepStatement& x : s.step) {
       if (x.kind == StepStatement::Kind::update && !updated.insert(x.name).second)

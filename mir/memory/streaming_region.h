@@ -10,7 +10,10 @@
 //   run `epilogue`; stores happen where they are listed.
 // An update `s op= body` reduces the body over the stream axis (and over `over`). When an update changes a reference state
 // r to r', every repair group that names r as reference is repaired from r to r' before any later statement reads it: the
-// statements after the update see r' as `r`.
+// statements after the update see r' as `r`. A group with several references is repaired once per step, after the last of
+// their updates, from all the old values to all the new ones (going through mixed ones is exact in real numbers but costs
+// digits); in a step the updates of references come before those of the states they repair. A `first` state takes the
+// body at the first coordinate of the part of the stream that is run, and never moves after that.
 //
 // Text form (normative, round-trips): design.md, "Memory-Centric IR". Open facts print as `?`.
 

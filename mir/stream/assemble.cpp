@@ -7,6 +7,11 @@
 namespace aicf::stream {
 namespace {
 
+std::vector<std::string> spanned(std::vector<std::string> axes, const std::vector<std::string>& over) {
+  axes.insert(axes.end(), over.begin(), over.end());
+  return axes;
+}
+
 /// A condition that a load may be guarded by: coordinates, symbols, constants.
 bool is_coordinate_condition(const Expr& c) {
   bool plain = true;
@@ -80,25 +85,41 @@ Expr Assembler::put(const Expr& e, const Place& p, const Expr& guard) {
       break;
   }
   if (e.args().empty()) return e;
-  if (Expr row = put_row(e, p, guard)) return row;
+  if (Expr apart = put_apart(e, p, guard)) return apart;
   std::vector<Expr> args;
   for (const Expr& a : e.args()) args.push_back(put(a, p, guard));
   return Expr::rebuild(e, std::move(args));
 }
 
-/// Arithmetic of a step that does not depend on n, done once before it; empty when `e` is not such.
-Expr Assembler::put_row(const Expr& e, const Place& p, const Expr& guard) {
-  if (p.where != Place::Where::step || p.derived || guard || !is_float(e.type())) return {};
-  if (e.op() == Op::cast || e.op() == Op::neg || problem_.carries(e) || problem_.is_index_only(e)) return {};
-  const int pass = available(e);
-  const Place home = pass >= 0 ? Place{Place::Where::finish, pass, false} : Place{Place::Where::prologue, -1, false};
+/// True when a value at `axes` is needed once per element of what is being placed, not several times.
+bool Assembler::covers(const std::vector<std::string>& axes, const Place& p) const {
+  return std::ranges::all_of(p.span, [&](const std::string& a) { return has(axes, a); });
+}
+
+/// Arithmetic inside a step that varies over fewer axes than its statement, done once at its own axes: before the
+/// stream when it does not depend on n. Empty when `e` is not such.
+Expr Assembler::put_apart(const Expr& e, const Place& p, const Expr& guard) {
+  if (p.where != Place::Where::step || guard || !is_float(e.type())) return {};
+  for (const std::string& v : values_of(e)) {
+    if (p.derived && derived_names_.contains(v)) return {};
+  }
+  if (e.op() == Op::cast || e.op() == Op::neg || problem_.is_index_only(e)) return {};
+  const bool along = problem_.carries(e);
+  if (along && covers(problem_.axes(e), p)) return {};
+  Place home = p;
+  if (!along) {
+    const int pass = available(e);
+    home = pass >= 0 ? Place{Place::Where::finish, pass, false, {}} : Place{Place::Where::prologue, -1, false, {}};
+  }
+  home.span = problem_.axes(e);
   StepStatement local;
   local.body = put(e, home, {});
-  if (auto it = rows_.find(local.body); it != rows_.end()) return it->second;
-  local.name = names_.fresh("row");
+  const std::pair key(along ? p.pass : -1, local.body);
+  if (auto it = apart_.find(key); it != apart_.end()) return it->second;
+  local.name = names_.fresh(along ? "part" : "row");
   local.type = e.type();
   local.axes = value_axes(local.body);
-  return rows_[local.body] = define(local.name, local, home);
+  return apart_[key] = define(local.name, local, home);
 }
 
 Expr Assembler::put_value(const Expr& e, const Place& p) {
@@ -121,10 +142,10 @@ Expr Assembler::put_value(const Expr& e, const Place& p) {
   return problem_.carries(s.name) ? put_along(s, region) : put_invariant(s, region);
 }
 
-bool Assembler::inlines(const Statement& s) const {
+bool Assembler::inlines(const Statement& s, const Place& p) const {
   if (!s.over.empty()) return false;
   return s.body.args().empty() || s.body.op() == Op::load || problem_.is_index_only(s.body) ||
-         problem_.uses(s.name) <= 1;
+         (problem_.uses(s.name) <= 1 && covers(s.axes, p));
 }
 
 Expr Assembler::put_along(const Statement& s, const Place& p) {
@@ -133,7 +154,7 @@ Expr Assembler::put_along(const Statement& s, const Place& p) {
              fmt::format("'{}' is not ready in pass {}", s.name, p.pass));
   auto& known = along_[static_cast<std::size_t>(p.pass)];
   if (auto it = known.find(s.name); it != known.end()) return it->second;
-  if (inlines(s)) return put(s.body, p, {});
+  if (inlines(s, p)) return put(s.body, p, {});
   StepStatement local;
   local.name = derived_names_.contains(s.name) ? names_.fresh(s.name) : s.name;
   local.type = s.type;
@@ -141,7 +162,9 @@ Expr Assembler::put_along(const Statement& s, const Place& p) {
   local.over = s.over;
   local.reduce = s.reduce;
   local.origin = s.origin;
-  local.body = put(s.body, p, {});
+  Place own = p;
+  own.span = spanned(s.axes, s.over);
+  local.body = put(s.body, own, {});
   return known[s.name] = define(local.name, local, p);
 }
 
@@ -150,9 +173,9 @@ Expr Assembler::put_invariant(const Statement& s, const Place& p) {
   const int pass = available(Expr::value(s.name, s.type));
   Place home = p;
   if (pass >= 0) {
-    home = {Place::Where::finish, pass, false};
+    home = {Place::Where::finish, pass, false, {}};
   } else if (p.where == Place::Where::step) {
-    home = {Place::Where::prologue, -1, false};
+    home = {Place::Where::prologue, -1, false, {}};
   }
   const bool here = p.where != Place::Where::step;
   if (const auto mean = pass >= 0 ? centred(Expr::value(s.name, s.type)) : std::nullopt) {
@@ -168,7 +191,7 @@ Expr Assembler::put_invariant(const Statement& s, const Place& p) {
   }
   const bool leaf =
       s.over.empty() && (s.body.args().empty() || s.body.op() == Op::load || problem_.is_index_only(s.body));
-  if (leaf || (here && inlines(s))) return put(s.body, home, {});
+  if (leaf || (here && inlines(s, p))) return put(s.body, home, {});
   StepStatement local;
   local.name = s.name;
   local.type = s.type;
@@ -176,6 +199,7 @@ Expr Assembler::put_invariant(const Statement& s, const Place& p) {
   local.over = s.over;
   local.reduce = s.reduce;
   local.origin = s.origin;
+  home.span = spanned(s.axes, s.over);
   local.body = put(s.body, home, {});
   return invariant_[s.name] = define(local.name, local, home);
 }
@@ -188,7 +212,7 @@ Expr Assembler::put_result(const std::string& result, const Place& p) {
     if (item.name != final.name()) continue;
     const bool emitted = emitted_items_[static_cast<std::size_t>(pass)].contains(item.name);
     if (!emitted && item.over.empty() && p.where != Place::Where::step && problem_.uses(result) <= 1) {
-      return put(item.body, {Place::Where::finish, pass, true}, {});
+      return put(item.body, {Place::Where::finish, pass, true, item.axes}, {});
     }
     return put_finish_item(item, pass);
   }
@@ -204,7 +228,7 @@ Expr Assembler::put_finish_item(const FinishItem& item, int pass) {
   local.axes = item.axes;
   local.over = item.over;
   local.reduce = item.reduce;
-  const Place home{Place::Where::finish, pass, true};
+  const Place home{Place::Where::finish, pass, true, spanned(item.axes, item.over)};
   const Expr body = item.body;  // `item` may move while its body is placed
   local.body = put(body, home, {});
   return define(local.name, local, home);
@@ -221,7 +245,7 @@ Expr Assembler::put_centred(const Expr& e, int pass, const CentredMean& mean) {
   const std::string key = to_string(mean.difference);
   if (auto it = differences_.find(key); it != differences_.end()) return it->second;
   StepStatement local;
-  const Place home{Place::Where::finish, pass, true};
+  const Place home{Place::Where::finish, pass, true, {}};
   local.body = put(mean.difference, home, {});
   local.type = local.body.type();
   local.axes = value_axes(local.body);
@@ -303,7 +327,9 @@ void Assembler::store(const RegionOutput& o, const Place& p) {
   x.name = o.tensor;
   x.type = o.type;
   x.axes = s.axes;
-  x.body = put(Expr::value(s.name, s.type), p, {});
+  Place own = p;
+  own.span = s.axes;
+  x.body = put(Expr::value(s.name, s.type), own, {});
   if (x.body.type() != o.type) x.body = Expr::cast(x.body, o.type);
   x.index = o.index;
   x.shape = o.shape;
@@ -328,7 +354,9 @@ void Assembler::step_of(int pass) {
     x.reduce = item.reduce;
     x.origin = item.origin;
     if (!item.update) axes_[item.name] = item.axes;
-    x.body = put(item.body, {Place::Where::step, pass, true}, {});
+    Place own{Place::Where::step, pass, true, spanned(item.axes, item.over)};
+    if (item.update) own.span.push_back(problem_.axis());
+    x.body = put(item.body, own, {});
     out_.streams[static_cast<std::size_t>(pass)].step.push_back(std::move(x));
   }
 }
@@ -447,19 +475,19 @@ Attempt<StreamingRegion> Assembler::run() {
     bool stores = false;
     for (const RegionOutput& o : region.outputs) {
       if (!problem_.carries(o.value) || pass_of_output(o) != pass) continue;
-      store(o, {Place::Where::step, pass, false});
+      store(o, {Place::Where::step, pass, false, {}});
       stores = true;
     }
     for (const RegionOutput& o : region.outputs) {
       if (problem_.carries(o.value) || pass_of_output(o) != pass) continue;
-      store(o, {Place::Where::finish, pass, false});
+      store(o, {Place::Where::finish, pass, false, {}});
     }
     if (!stores && static_cast<std::size_t>(pass) < passes_.size()) {
       out_.streams[static_cast<std::size_t>(pass)].skip = skip(*passes_[static_cast<std::size_t>(pass)]);
     }
   }
   for (const RegionOutput& o : region.outputs) {
-    if (pass_of_output(o) < 0) store(o, {Place::Where::epilogue, -1, false});
+    if (pass_of_output(o) < 0) store(o, {Place::Where::epilogue, -1, false, {}});
   }
   settle_maxima();
   if (failure_) return std::unexpected(*failure_);

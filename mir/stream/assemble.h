@@ -25,13 +25,14 @@ class Assembler {
   struct Place {
     enum class Where { prologue, step, finish, epilogue } where = Where::prologue;
     int pass = -1;
-    bool derived = false;  ///< names are first those of the pass
+    bool derived = false;             ///< names are first those of the pass
+    std::vector<std::string> span{};  ///< axes that the statement being placed runs over
   };
 
   int available(const Expr& e) const;  ///< the last pass whose results `e` rests on; −1 for none
   std::vector<StepStatement>& list(const Place& p);
   Expr put(const Expr& e, const Place& p, const Expr& guard);
-  Expr put_row(const Expr& e, const Place& p, const Expr& guard);
+  Expr put_apart(const Expr& e, const Place& p, const Expr& guard);
   Expr put_value(const Expr& e, const Place& p);
   Expr put_along(const Statement& s, const Place& p);
   Expr put_invariant(const Statement& s, const Place& p);
@@ -41,7 +42,8 @@ class Assembler {
   Expr put_centred(const Expr& e, int pass, const CentredMean& mean);
   Expr tile(const Expr& load, const Place& p, const Expr& guard);
   bool in_bounds(const Expr& index, const Expr& dim) const;
-  bool inlines(const Statement& s) const;
+  bool inlines(const Statement& s, const Place& p) const;
+  bool covers(const std::vector<std::string>& axes, const Place& p) const;
   Expr define(const std::string& name, const StepStatement& statement, const Place& p);
   std::vector<std::string> value_axes(const Expr& e) const;
   void store(const RegionOutput& o, const Place& p);
@@ -59,11 +61,11 @@ class Assembler {
   std::vector<std::map<std::string, Expr>> along_;        // per pass: values of its step
   std::map<std::string, Expr> invariant_;                 // values of prologue, finishes and epilogue
   std::vector<std::set<std::string>> emitted_items_;      // per pass: finish items
-  std::map<Expr, Expr> rows_;                                    // hoisted arithmetic of steps
+  std::map<std::pair<int, Expr>, Expr> apart_;            // arithmetic taken out of steps, by pass (−1: once)
   std::map<std::string, Expr> differences_;               // of centred means, by printed expression
   std::map<std::pair<int, Expr>, std::string> tiles_;     // by pass (−1: region) and load
   std::map<Expr, std::string> tile_names_;
-  std::set<std::string> derived_names_;                          // states and locals of every pass
+  std::set<std::string> derived_names_;  // states and locals of every pass
   std::optional<Failure> failure_;
 };
 

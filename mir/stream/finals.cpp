@@ -71,7 +71,9 @@ bool PassStates::is_inverse_extent(const Factors& f, const std::vector<std::stri
   const Expr extent = problem_.extent(all);
   const auto n = extent.as_int(), m = simplify(symbolic).as_int();
   if (n && m) return std::fabs(ratio / static_cast<double>(*m) * static_cast<double>(*n) - 1) < 1e-6;
-  return ratio == 1 && provably_equal(symbolic, extent);
+  const double whole = std::nearbyint(1 / ratio);
+  if (!(whole >= 1 && whole < 0x1p31) || std::fabs(whole * ratio - 1) > 1e-6) return false;
+  return provably_equal(symbolic * Expr(static_cast<std::int64_t>(whole)), extent);
 }
 
 std::optional<CentredMean> PassStates::centred(const Expr& e) {
@@ -201,13 +203,13 @@ Expr PassStates::polynomial(const Term& t, const Moment& m) {
   const DType type = state(m.state).decl.type;
   std::map<Powers, Expr> sum{{Powers{}, Expr()}};  // an empty coefficient is 1
   for (const Linear& l : t.linears) {
-    const bool own = same_as_exponential(l.x, t);
-    Shift shift{Shift::Kind::maximum, m.exponential};
+    const Expr x = problem_.canonical(l.x);
+    Shift shift;
     for (const auto& [s, power] : m.powers) {
-      if (s.kind == Shift::Kind::family && !own &&
-          families_[static_cast<std::size_t>(s.index)].canonical == problem_.canonical(l.x))
-        shift = s;
+      const auto index = static_cast<std::size_t>(s.index);
+      if ((s.kind == Shift::Kind::family ? families_[index].canonical : exponentials_[index].canonical) == x) shift = s;
     }
+    AICF_CHECK(shift.index >= 0, "a difference of '" + current_->name + "' has no centre");
     std::vector<SignedAtom> atoms = centre_atoms(shift);
     const std::vector<SignedAtom> b = resolve(l.b, false);
     atoms.insert(atoms.end(), b.begin(), b.end());
@@ -271,6 +273,12 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
   bool unset = false;
   if (m.exponential >= 0) outer = outer_exponential(t, m.exponential, factors, unset);
   Expr value = t.linears.empty() ? Expr::value(m.state, type) : polynomial(t, m);
+  int about = m.exponential;
+  for (const auto& [shift, power] : m.powers) {
+    if (shift.kind != Shift::Kind::maximum || m.exponential >= 0) continue;
+    about = shift.index;  // x - m is NaN where x and m are -inf
+    unset = true;
+  }
   trivial &= factors.trivial() && !outer && t.linears.empty() && !t.condition && !unset;
   for (const Expr& f : factors.num) value = f.is_constant(-1) ? -value : f * value;
   if (outer) value = outer * value;
@@ -279,12 +287,12 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
     // A divisor that is NaN for the same reason already says it.
     for (const Reduction& other : reductions_) {
       auto final = finals_.find(other.statement->name);
-      if (final != finals_.end() && final->second == f && other.unset_by == m.exponential) unset = false;
+      if (final != finals_.end() && final->second == f && other.unset_by == about) unset = false;
     }
   }
   if (unset) {
-    r.unset_by = m.exponential;
-    value = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(m.exponential)]), nan_of(type), value);
+    r.unset_by = about;
+    value = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(about)]), nan_of(type), value);
   }
   if (t.condition) value = Expr::select(finished(t.condition), value, Expr::constant(type, 0));
   // Reduced axes that the factors vary over.

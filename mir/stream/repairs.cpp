@@ -110,10 +110,18 @@ void PassStates::make_repairs() {
       moved = moved ? moved + term : term;
     }
     const Family* f = nullptr;
+    int about = -1;
     for (const auto& [shift, power] : m.powers) {
-      if (shift.kind == Shift::Kind::family) f = &families_[static_cast<std::size_t>(shift.index)];
+      if (shift.kind == Shift::Kind::family)
+        f = &families_[static_cast<std::size_t>(shift.index)];
+      else
+        about = shift.index;
     }
-    s.repaired = guarded(m.exponential, f, moved, own);
+    if (m.exponential < 0 && !f) {
+      s.repaired = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(about)]), own, moved);
+    } else {
+      s.repaired = guarded(m.exponential, f, moved, own);
+    }
     s.law = "polynomial shift: (x - c)^k, binomials of c - c'";
   }
   for (const Family& f : families_) {

@@ -48,9 +48,6 @@ Attempt<void> PassStates::add(const Statement& s) {
       r.terms.emplace_back();
       r.terms[0].weight.num.push_back(Expr::constant(s.type, 0));
     }
-    r.laws.emplace_back(
-        "cascade", fmt::format("the summand is {} term{} of the form coefficient * weight * exp(x + b) * (x + b)^k",
-                               r.terms.size(), r.terms.size() == 1 ? "" : "s"));
   } else if (is_maximum || is_minimum) {
     AICF_TRY(r.monotone, monotone(problem_, facts_, expander, s.body, is_maximum));
     r.laws.emplace_back("monotone", r.monotone->condition);
@@ -354,7 +351,11 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
   if (wanted.exponential >= 0)
     references.push_back(exponentials_[static_cast<std::size_t>(wanted.exponential)].maximum);
   for (const auto& [shift, power] : wanted.powers) {
-    if (shift.kind != Shift::Kind::family) continue;
+    if (shift.kind == Shift::Kind::maximum) {
+      const std::string& r = exponentials_[static_cast<std::size_t>(shift.index)].maximum;
+      if (!has(references, r)) references.push_back(r);
+      continue;
+    }
     const Family& f = families_[static_cast<std::size_t>(shift.index)];
     for (const std::string& r : {f.pivot, f.weight, f.total}) {
       if (!r.empty() && !has(references, r)) references.push_back(r);
@@ -441,13 +442,45 @@ int PassStates::exponential_of(const Term& t) {
   return exponential(t.exp_x, reduced_over(t));
 }
 
-// Powers of one degree beside nothing else are split, x·g and b·g apart, unless the pass keeps that x about a centre.
+/// Degree of the differences in `t` that are not about the maximum of its own exponential.
+int PassStates::free_degree(const Term& t) const {
+  int d = 0;
+  for (const Linear& l : t.linears) d += same_as_exponential(l.x, t) ? 0 : l.power;
+  return d;
+}
+
+/// b takes away a sum of x: then x + b may be small beside x, and only a centre keeps its digits.
+bool PassStates::is_about_mean(const Linear& l) const {
+  if (!l.b) return false;
+  const Expr x = problem_.canonical(l.x);
+  for (const std::string& result : problem_.results(l.b)) {
+    const Reduction* r = reduction(result);
+    if (!r) continue;
+    for (const Term& t : r->terms) {
+      if (t.linears.empty() && t.weight.num.size() == 1 && problem_.canonical(t.weight.num[0]) == x) return true;
+      if (t.linears.size() == 1 && !t.linears[0].b && problem_.canonical(t.linears[0].x) == x) return true;
+    }
+  }
+  return false;
+}
+
+/// The maximum of x itself, when b takes it away.
+int PassStates::maximum_of(const Linear& l) {
+  if (!l.b) return -1;
+  std::vector<SignedAtom> atoms;
+  flatten_sum(l.b, false, atoms);
+  for (const SignedAtom& a : atoms) {
+    if (!a.negative || !facts_.is_maximum_of(a.e, l.x)) continue;
+    if (auto found = existing_maximum(l.x); found && !found->second) return exponential(l.x, {});
+  }
+  return -1;
+}
+
+// Powers of one degree beside nothing else are split, x·g and b·g apart, where that costs no digits.
 std::vector<Term> PassStates::split_single(const Term& t) {
-  int degree = 0;
-  for (const Linear& l : t.linears) degree += same_as_exponential(l.x, t) ? 0 : l.power;
-  if (degree != 1) return {t};
+  if (free_degree(t) != 1) return {t};
   const auto single = std::ranges::find_if(t.linears, [&](const Linear& l) { return !same_as_exponential(l.x, t); });
-  if (find_family(single->x, t)) return {t};
+  if (find_family(single->x, t) || is_about_mean(*single) || maximum_of(*single) >= 0) return {t};
   Term with_x = t, with_b = t;
   const auto at = single - t.linears.begin();
   with_x.linears.erase(with_x.linears.begin() + at);
@@ -479,6 +512,51 @@ void PassStates::centre_plain(Term& t) {
   t.linears.push_back({x, {}, 1});
 }
 
+PassStates::Shift PassStates::shift_of(const Linear& l, const Term& t, const Moment& m) {
+  if (same_as_exponential(l.x, t)) return {Shift::Kind::maximum, m.exponential};
+  if (free_degree(t) == 1 && !find_family(l.x, t) && !is_about_mean(l)) {
+    if (const int e = maximum_of(l); e >= 0) return {Shift::Kind::maximum, e};
+  }
+  return {Shift::Kind::family, family(l.x, m.exponential, m.over)};
+}
+
+/// What was used for a reduction and why its side conditions hold.
+void PassStates::certify(const Reduction& r) {
+  const std::string& name = r.statement->name;
+  std::set<std::pair<std::string, std::string>> known;
+  const auto note = [&](const std::string& law, const std::string& condition) {
+    if (known.emplace(law, condition).second) certificate_.push_back({law, name, condition});
+  };
+  for (std::size_t i = 0; i < r.moments.size(); ++i) {
+    const Moment& m = moments_[static_cast<std::size_t>(r.moments[i])];
+    const Term& t = r.terms[i];
+    if (m.exponential >= 0) {
+      note("cascade",
+           fmt::format("sum of exp(x - {0}) g, T = exp({0} - {0}') at most 1 as {0} only grows; {0} = -inf counts as 0",
+                       exponentials_[static_cast<std::size_t>(m.exponential)].maximum));
+    }
+    for (const auto& [shift, power] : m.powers) {
+      const auto index = static_cast<std::size_t>(shift.index);
+      if (shift.kind == Shift::Kind::maximum) {
+        note("polynomial shift",
+             fmt::format("power {} about {}, binomials of its movement", power, exponentials_[index].maximum));
+      } else {
+        note("polynomial shift",
+             fmt::format("power {} about the running mean of {} (pivot + difference), finite for every prefix", power,
+                         families_[index].name));
+      }
+    }
+    for (const auto* list : {&t.coefficient.num, &t.coefficient.den}) {
+      for (const Expr& f : *list) {
+        if (f.is_constant()) continue;
+        note("invariant factor", fmt::format("'{}' is the same along {}; limit: the sum without it must not overflow",
+                                             to_string(f), problem_.axis()));
+      }
+    }
+  }
+  for (const auto& [law, condition] : r.laws) note(law, condition);
+}
+
 Attempt<void> PassStates::allocate() {
   const auto fails = [&](const Failure& f) -> std::unexpected<Failure> {
     failed_ = current_->name;
@@ -501,9 +579,10 @@ Attempt<void> PassStates::allocate() {
   for (Reduction& r : reductions_) {
     current_ = r.statement;
     for (const Term& t : r.terms) {
-      int degree = 0;
-      for (const Linear& l : t.linears) degree += same_as_exponential(l.x, t) ? 0 : l.power;
-      if (degree < 2) continue;
+      const bool alone = free_degree(t) == 1;
+      if (free_degree(t) == 0 ||
+          (alone && std::ranges::none_of(t.linears, [&](const Linear& l) { return is_about_mean(l); })))
+        continue;
       const int e = exponential_of(t);
       for (const Linear& l : t.linears) {
         if (!same_as_exponential(l.x, t)) family(l.x, e, reduced_over(t));
@@ -527,9 +606,7 @@ Attempt<void> PassStates::allocate() {
       m.exponential = exponential_of(t);
       m.over = reduced_over(t);
       for (const Linear& l : t.linears) {
-        const bool own = same_as_exponential(l.x, t);
-        const Shift shift = own ? Shift{Shift::Kind::maximum, m.exponential}
-                                : Shift{Shift::Kind::family, family(l.x, m.exponential, m.over)};
+        const Shift shift = shift_of(l, t, m);
         bool merged = false;
         for (auto& [s, power] : m.powers) {
           if (s == shift) power += l.power, merged = true;
@@ -542,11 +619,13 @@ Attempt<void> PassStates::allocate() {
       r.moments.push_back(*index);
     }
   }
+  // References move before their groups: pivots rest on nothing of the step.
+  std::ranges::stable_partition(step_, [](const StepItem& x) { return x.update && x.reduce == ReduceOp::first; });
   make_repairs();
   for (Reduction& r : reductions_) {
     current_ = r.statement;
     finish(r);
-    for (const auto& [law, condition] : r.laws) certificate_.push_back({law, current_->name, condition});
+    certify(r);
   }
   return {};
 }

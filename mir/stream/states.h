@@ -175,8 +175,13 @@ class PassStates {
   Attempt<int> closed_moment(const Moment& wanted, const std::string& name, DType type);
   bool same_as_exponential(const Expr& x, const Term& t) const;
   std::vector<std::string> reduced_over(const Term& t) const;
+  int free_degree(const Term& t) const;
+  bool is_about_mean(const Linear& l) const;
+  int maximum_of(const Linear& l);
+  Shift shift_of(const Linear& l, const Term& t, const Moment& m);
   std::vector<Term> split_single(const Term& t);
   void centre_plain(Term& t);
+  void certify(const Reduction& r);
   State& state(const std::string& name);
   int state_index(const std::string& name) const;
   int root(int i) const;

@@ -367,6 +367,27 @@ Case powers() {
   return c;
 }
 
+/// Nested loops with begin, end and step below zero or from symbols, and loops that do not run.
+Case loops() {
+  Case c;
+  c.name = "loops";
+  c.program = [](int size, int subgroups) {
+    const int threads = size * subgroups;
+    const Expr j = Expr::symbol("j"), k = Expr::symbol("k"), n = Expr::symbol("n");
+    ThreadProgram p = program(size, subgroups, 2, {writes("O", {2, 16, threads}, DType::i32)}, {});
+    p.symbols = {"n"};
+    const Expr at = (workgroup() * 16 + (j + 7)) * threads + thread(size);
+    p.body = {loop("j", Expr(-7), n - 4, 3,
+                   {declare("sum", Expr(0)),
+                    loop("k", j, n, workgroup() + 1, {assign("sum", i("sum") + floordiv(k, 3) * mod(k, 5))}),
+                    loop("k", n, j, 1, {assign("sum", Expr(1000))}),
+                    store("O", at, {i("sum") + mod(j, 4) + floordiv(j - lane(), 6)})})};
+    return p;
+  };
+  c.symbols = {{"n", 11}};
+  return c;
+}
+
 /// Subexpressions that several places share, in a DAG whose tree would have 2^24 leaves.
 Case shared_expressions() {
   Case c;
@@ -397,6 +418,7 @@ const std::vector<Case>& all() {
                                        halves(DType::bf16),
                                        small_integers(),
                                        powers(),
+                                       loops(),
                                        shared_expressions(),
                                        functions("exp", {Op::exp}, -80, 80, 1e-5, 1e-37),
                                        functions("log", {Op::log}, 1e-3, 100, 1e-6, 3e-7),

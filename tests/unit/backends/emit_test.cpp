@@ -110,6 +110,26 @@ TEST(EmitSubgroups, ProgramSubgroupsInsideLargerOnes) {
   check(*c, program, *device, *binary);
 }
 
+// The driver folds what one dimension of a grid does not hold.
+TEST(EmitGrid, LinearWorkgroupsSurviveFolding) {
+  VulkanOptions limits;
+  limits.max_workgroups_per_dimension = 3;
+  auto device = open_vulkan("llvmpipe", limits);
+  if (!device) GTEST_SKIP() << "no software Vulkan device";
+  const int threads = static_cast<int>((*device)->info().properties.at("subgroup_size"));
+  Case c;
+  c.name = "grid";
+  c.symbols = {{"n", 23}};
+  ThreadProgram program = thread_builder::program(
+      threads, 1, Expr::symbol("n"), {thread_builder::writes("O", {Expr::symbol("n"), threads}, DType::i32)},
+      {thread_builder::store("O", Expr::symbol("workgroup") * threads + Expr::symbol("lane"),
+                             {Expr::symbol("workgroup") * 100 + Expr::symbol("lane")})});
+  program.symbols = {"n"};
+  const auto binary = vulkan_binary(program, {});
+  ASSERT_TRUE(binary.has_value()) << binary.error().text();
+  check(c, program, **device, *binary);
+}
+
 TEST_P(EmitCase, GlslAssemblesWithoutFeatures) {
   const ThreadProgram program = GetParam().program(8, 4);
   const auto binary = vulkan_binary(program, {});
@@ -306,6 +326,8 @@ TEST(EmitText, DivisionsOfWhatCannotBeNegativeArePlain) {
                                declare("part", mod(i("row"), 5)), declare("back", mod(i("part") - 7, 5))})}));
   EXPECT_THAT(glsl, HasSubstr("/ 3;"));
   EXPECT_THAT(glsl, HasSubstr("int part = row % 5;"));
+  EXPECT_THAT(emit_glsl(printed({loop("j", Expr(-3), 3, 1, {declare("row", floordiv(Expr::symbol("j"), 3))})})),
+              HasSubstr("int row = aicf_floordiv_int(j, 3);"));
   EXPECT_THAT(glsl, HasSubstr("int back = aicf_floormod_int(part - 7, 5);"));
 }
 

@@ -23,14 +23,17 @@ struct Case {
   std::string name, inputs, expected, needs;
   double abs, rel;
 };
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name << " " << c.inputs; }
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name << " " << c.inputs;
+}
 
 std::vector<Case> cases() {
   std::vector<Case> result;
   const nlohmann::json index = read_json(folder + "index.json");
   for (const auto& c : index["cases"]) {
     for (const auto& r : c["runs"]) {
-      result.push_back({c["name"], r["inputs"], r["expected"], c.value("needs", ""), c["tolerance"]["abs"], c["tolerance"]["rel"]});
+      result.push_back(
+          {c["name"], r["inputs"], r["expected"], c.value("needs", ""), c["tolerance"]["abs"], c["tolerance"]["rel"]});
     }
   }
   return result;
@@ -93,7 +96,9 @@ struct Broken {
   std::string file, names;
   std::vector<int> exits;
 };
-void PrintTo(const Broken& b, std::ostream* out) { *out << b.file; }
+void PrintTo(const Broken& b, std::ostream* out) {
+  *out << b.file;
+}
 
 std::vector<Broken> broken_files() {
   std::vector<Broken> result;
@@ -109,7 +114,10 @@ class Malformed : public ::testing::TestWithParam<Broken> {};
 TEST_P(Malformed, IsRefusedWithANamedDiagnostic) {
   const Broken& b = GetParam();
   const auto model = load_model(folder + "malformed/" + b.file);
-  const int status = model ? 0 : model.error().kind == ErrorKind::bad_input ? 2 : model.error().kind == ErrorKind::unsupported ? 3 : 1;
+  const int status = model                                          ? 0
+                     : model.error().kind == ErrorKind::bad_input   ? 2
+                     : model.error().kind == ErrorKind::unsupported ? 3
+                                                                    : 1;
   EXPECT_THAT(b.exits, ::testing::Contains(status)) << (model ? "accepted" : model.error().text());
   if (model) return;
   const std::string text = model.error().text();

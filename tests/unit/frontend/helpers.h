@@ -62,9 +62,12 @@ inline void expect_near(const Tensor& t, std::vector<std::int64_t> shape, const 
   ASSERT_EQ(t.size(), static_cast<std::int64_t>(wanted.size()));
   for (std::size_t k = 0; k < wanted.size(); ++k) {
     const double got = t.at(static_cast<std::int64_t>(k));
-    if (std::isnan(wanted[k])) EXPECT_TRUE(std::isnan(got)) << "element " << k;
-    else if (std::isinf(wanted[k])) EXPECT_EQ(got, wanted[k]) << "element " << k;
-    else EXPECT_NEAR(got, wanted[k], tolerance) << "element " << k;
+    if (std::isnan(wanted[k]))
+      EXPECT_TRUE(std::isnan(got)) << "element " << k;
+    else if (std::isinf(wanted[k]))
+      EXPECT_EQ(got, wanted[k]) << "element " << k;
+    else
+      EXPECT_NEAR(got, wanted[k], tolerance) << "element " << k;
   }
 }
 

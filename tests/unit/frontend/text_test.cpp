@@ -96,7 +96,8 @@ TEST(Text, ShippedExampleIsAnAttention) {
 }
 
 TEST(Text, RoundTripsEveryConstruct) {
-  const SemanticGraph graph = parse(R"(everything(x: f16[batch, 2 * seq, 4], `odd name`: i64[seq], s: bool) -> y, z: f32[3]
+  const SemanticGraph graph =
+      parse(R"(everything(x: f16[batch, 2 * seq, 4], `odd name`: i64[seq], s: bool) -> y, z: f32[3]
 opset 21
 opset com.microsoft 1
 W: f32[2, 2] = [1.5, -inf, nan, 1e-30]
@@ -136,13 +137,16 @@ TEST(Text, MessagesNameLineAndColumn) {
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Sofmax(x)\n"), HasSubstr("test:2:5: unknown operator 'Sofmax'"));
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Abs(z)\n"), HasSubstr("test:2:9: 'z' is not made before this line"));
   EXPECT_THAT(parse_error("g(x: f33[2]) -> y\n"), HasSubstr("test:1:6: 'f33' is no element type"));
-  EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Softmax(x, axes=1)\n"), HasSubstr("test:2:16: Softmax of opset 23 has no attribute 'axes'"));
-  EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Softmax(x, axis=0.5)\n"), HasSubstr("attribute axis is FLOAT, INT wanted"));
+  EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Softmax(x, axes=1)\n"),
+              HasSubstr("test:2:16: Softmax of opset 23 has no attribute 'axes'"));
+  EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Softmax(x, axis=0.5)\n"),
+              HasSubstr("attribute axis is FLOAT, INT wanted"));
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Abs(x\n"), HasSubstr("')' expected"));
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y, q\ny = Abs(x)\n"), HasSubstr("test:1:20: output 'q' is never made"));
   EXPECT_THAT(parse_error("g(x: f32[d=2], z: f32[d=3]) -> x\n"), HasSubstr("'d' is 3 here and 2 before"));
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Add(x, [1, 2\n"), HasSubstr("']' expected"));
-  EXPECT_THAT(parse_error("g(x: f32[2]) -> y\nW: f32[3] = [1, 2]\ny = Add(x, W)\n"), HasSubstr("2 numbers for 3 elements"));
+  EXPECT_THAT(parse_error("g(x: f32[2]) -> y\nW: f32[3] = [1, 2]\ny = Add(x, W)\n"),
+              HasSubstr("2 numbers for 3 elements"));
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Swish(x)\n"), HasSubstr("exists from 24"));
   EXPECT_THAT(parse_error("g(x: f32[2]) -> y\ny = Abs(x) $\n"), HasSubstr("test:2:12: unexpected character '$'"));
   EXPECT_THAT(parse_error(""), HasSubstr("the name of the graph expected"));

@@ -408,7 +408,6 @@ TEST(Expand, LargeKernelsExpandQuickly) {
   ASSERT_TRUE(program) << program.error().text();
   EXPECT_GT(count(*program, Kind::assign), 8000);
   EXPECT_LT(seconds, 5.0);  // well under a second optimised
-  std::printf("expanded %d assignments in %.3f s\n", count(*program, Kind::assign), seconds);
 }
 
 }  // namespace

@@ -269,6 +269,11 @@ TEST(InterpretErrors, ElementsWrittenTwice) {
   // Reading back one's own is fine.
   p.body[2].index = workgroup() * 4 + lane();
   EXPECT_EQ(error_of(p), "");
+  // Only the first work item writes, only the second reads.
+  p.body[1].predicate = equal(workgroup(), 0);
+  p.body[2].index = lane() + 1;
+  p.body[2].predicate = equal(workgroup(), 1);
+  EXPECT_THAT(error_of(p), HasSubstr("buffer 'O'[1] is read here, and thread 1 of workgroup 0 wrote it"));
 }
 
 TEST(InterpretErrors, IntegersOf32Bits) {
@@ -279,6 +284,15 @@ TEST(InterpretErrors, IntegersOf32Bits) {
   EXPECT_EQ(error_of(p, {}, {{"n", 40000}}), "");
   p.body[0] = declare("big", floordiv(lane(), Expr::symbol("n")));
   EXPECT_THAT(error_of(p, {}, {{"n", 0}}), HasSubstr("by zero"));
+}
+
+TEST(InterpretErrors, APartUsedInsideAndOutsideASelectIsCheckedForBoth) {
+  const Expr quotient = Expr(6) / lane();
+  ThreadProgram p = program(2, 1, 1, {writes("O", {2}, DType::i64)},
+                            {store("O", lane(), {Expr::select(equal(lane(), 0), Expr(0), quotient)})});
+  EXPECT_EQ(error_of(p), "");
+  p.body[0].exprs[0] = p.body[0].exprs[0] + quotient;
+  EXPECT_THAT(error_of(p), HasSubstr("thread 0 (subgroup 0, lane 0): division of 6 by zero"));
 }
 
 TEST(InterpretErrors, Input) {

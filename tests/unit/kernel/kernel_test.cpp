@@ -159,6 +159,45 @@ TEST(KernelText, ErrorsNameTheLine) {
   expect_round_trip(replaced(elementwise, "width 4", "width 2"));
 }
 
+// Whatever a text says is an error or a program, never a failed check (which would end this process).
+TEST(KernelText, DamagedTextsAreErrors) {
+  std::mt19937 random(1);
+  const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
+  const std::string pieces[] = {"0",  "1", "3",       "-1",   "64",    "4096", "i", "q",   "m",    "k",        "+",
+                                "//", "%", " over k", "lane", "reg 2", "[",    ")", "f16", "bool", "workgroup"};
+  int accepted = 0;
+  for (const char* sample : {elementwise, softmax, broadcast_matmul, staged_matmul, attention, decode}) {
+    for (int i = 0; i < 150; ++i) {
+      std::string text = sample;
+      const std::size_t changes = 1 + below(2);
+      for (std::size_t c = 0; c < changes; ++c) {
+        const std::size_t at = below(text.size());
+        switch (below(3)) {
+          case 0:
+            text.erase(at, 1 + below(8));
+            break;
+          case 1:
+            text.insert(at, pieces[below(std::size(pieces))]);
+            break;
+          case 2: {  // a line gone
+            const std::size_t start = text.rfind('\n', at), end = text.find('\n', at);
+            if (start != std::string::npos && end != std::string::npos) text.erase(start, end - start);
+            break;
+          }
+        }
+      }
+      const Result<Kernel> kernel = parse_kernel(text);
+      if (!kernel) continue;
+      const std::string printed = to_string(*kernel);
+      const Result<Kernel> again = parse_kernel(printed);
+      ASSERT_TRUE(again) << again.error().text() << "\n" << printed;
+      ASSERT_EQ(to_string(*again), printed);
+      accepted += expand(*kernel).has_value();
+    }
+  }
+  EXPECT_GT(accepted, 10);
+}
+
 // ---- rules -------------------------------------------------------------------------------------------------------
 
 std::string refusal(const std::string& text) {

@@ -18,23 +18,27 @@ namespace aicf::test {
 
 /// What a row of streamed data looks like.
 enum class Data {
-  normal,        ///< standard normal
-  offset,        ///< 1e6 + standard normal
-  one_huge,      ///< normal with one element of 1e4
-  all_equal,     ///< one value
-  leading_zeros, ///< a third of zeros, then 1e6 + normal
-  mean_zero,     ///< +1, −1, +1, −1 in front, then normal about 3
+  normal,         ///< standard normal
+  offset,         ///< 1e6 + standard normal
+  one_huge,       ///< normal with one element of 1e4
+  all_equal,      ///< one value
+  leading_zeros,  ///< a third of zeros, then 1e6 + normal
+  mean_zero,      ///< +1, −1, +1, −1 in front, then normal about 3
   minus_infinity_prefix,
   minus_infinity,
   plus_infinity,  ///< one +inf
   nan,            ///< one NaN
 };
-inline const std::vector<Data> finite_data{Data::normal, Data::offset, Data::one_huge, Data::all_equal, Data::leading_zeros, Data::mean_zero};
+inline const std::vector<Data> finite_data{Data::normal,    Data::offset,        Data::one_huge,
+                                           Data::all_equal, Data::leading_zeros, Data::mean_zero};
 inline const std::vector<Data> tame_data{Data::normal, Data::all_equal, Data::mean_zero};
-inline const std::vector<Data> masked_data{Data::minus_infinity_prefix, Data::minus_infinity, Data::plus_infinity, Data::nan};
+inline const std::vector<Data> masked_data{Data::minus_infinity_prefix, Data::minus_infinity, Data::plus_infinity,
+                                           Data::nan};
 
 inline std::string name(Data d) {
-  static const char* names[] = {"normal", "offset", "one_huge", "all_equal", "leading_zeros", "mean_zero", "minus_infinity_prefix", "minus_infinity", "plus_infinity", "nan"};
+  static const char* names[] = {
+      "normal",         "offset",        "one_huge", "all_equal", "leading_zeros", "mean_zero", "minus_infinity_prefix",
+      "minus_infinity", "plus_infinity", "nan"};
   return names[static_cast<int>(d)];
 }
 
@@ -107,16 +111,35 @@ class Harness {
       for (std::size_t i = 0; i < n; ++i) {
         double v = normal(random_);
         switch (d) {
-          case Data::normal: break;
-          case Data::offset: v += 1e6; break;
-          case Data::one_huge: if (i == special) v = 1e4; break;
-          case Data::all_equal: v = common; break;
-          case Data::leading_zeros: v = i < n / 3 ? 0 : 1e6 + v; break;
-          case Data::mean_zero: v = i < 4 ? (i % 2 ? -1 : 1) : 3 + v; break;
-          case Data::minus_infinity_prefix: if (2 * i < n) v = -INFINITY; break;
-          case Data::minus_infinity: v = -INFINITY; break;
-          case Data::plus_infinity: if (i == special) v = INFINITY; break;
-          case Data::nan: if (i == special) v = NAN; break;
+          case Data::normal:
+            break;
+          case Data::offset:
+            v += 1e6;
+            break;
+          case Data::one_huge:
+            if (i == special) v = 1e4;
+            break;
+          case Data::all_equal:
+            v = common;
+            break;
+          case Data::leading_zeros:
+            v = i < n / 3 ? 0 : 1e6 + v;
+            break;
+          case Data::mean_zero:
+            v = i < 4 ? (i % 2 ? -1 : 1) : 3 + v;
+            break;
+          case Data::minus_infinity_prefix:
+            if (2 * i < n) v = -INFINITY;
+            break;
+          case Data::minus_infinity:
+            v = -INFINITY;
+            break;
+          case Data::plus_infinity:
+            if (i == special) v = INFINITY;
+            break;
+          case Data::nan:
+            if (i == special) v = NAN;
+            break;
         }
         out.push_back(static_cast<double>(static_cast<float>(v)));
       }
@@ -149,7 +172,8 @@ class Harness {
       }
       if (variant > 1) {
         const std::size_t cuts = random_() % 6;
-        for (std::size_t i = 0; i < cuts; ++i) options.cuts.push_back(static_cast<std::int64_t>(random_() % static_cast<std::size_t>(length + 2)));
+        for (std::size_t i = 0; i < cuts; ++i)
+          options.cuts.push_back(static_cast<std::int64_t>(random_() % static_cast<std::size_t>(length + 2)));
         options.pick = [&](std::size_t n) { return random_() % n; };
       }
       const auto got = evaluate(streaming, inputs, options);
@@ -174,6 +198,8 @@ class Harness {
   StreamingRegion streaming_;
 };
 
-inline void check(const Case& c) { Harness(c).run(); }
+inline void check(const Case& c) {
+  Harness(c).run();
+}
 
 }  // namespace aicf::test

@@ -6,8 +6,9 @@ namespace aicf::test {
 namespace {
 
 std::string row_region(const std::string& body, const std::string& output = "output  y as Y: f32[2] at [r]") {
-  return "region row_0 normalisation {\n  symbols len\n  axes r=2, n=len\n  input X: f32[2, len]\n  input V: f32[2, len]\n" + body + "  " + output +
-         "\n}\n";
+  return "region row_0 normalisation {\n  symbols len\n  axes r=2, n=len\n  input X: f32[2, len]\n  input V: f32[2, "
+         "len]\n" +
+         body + "  " + output + "\n}\n";
 }
 
 const std::string normalised = R"(
@@ -34,27 +35,35 @@ std::string weighing(const std::string& score, const std::string& weight = "w", 
   input M: f32[5, len]
   input B: bool[5, len]
   qk: f32[b, q, kv] = sum(Q[b, q, d] * K[b, kv, d] over d)
-  s: f32[b, q, kv] = )" + score + R"(
+  s: f32[b, q, kv] = )" +
+         score + R"(
   m: f32[b, q] = max(s over kv)
   p: f32[b, q, kv] = exp(s - m)
   l: f32[b, q] = sum(p over kv)
   w: f32[b, q, kv] = p / l
-)" + extra + "  o: f32[b, q, e] = sum(" + weight + R"( * V[b, kv, e] over kv)
+)" + extra +
+         "  o: f32[b, q, e] = sum(" + weight + R"( * V[b, kv, e] over kv)
   output o as O: f32[2, 5, 3] at [b, q, e]
 }
 )";
 }
 
 Case weighing_case(std::string text, std::vector<Data> data = {Data::normal}) {
-  return {.text = std::move(text), .adversarial = {"M"}, .data = std::move(data), .scale = 0.1, .lengths = {0, 1, 2, 5, 13, 31}};
+  return {.text = std::move(text),
+          .adversarial = {"M"},
+          .data = std::move(data),
+          .scale = 0.1,
+          .lengths = {0, 1, 2, 5, 13, 31}};
 }
 
 TEST(Weighing, AdditiveMask) {
-  check(weighing_case(weighing("qk * 0.5 + M[q, kv]"), {Data::normal, Data::one_huge, Data::minus_infinity_prefix, Data::minus_infinity,
-                                                       Data::plus_infinity, Data::nan}));
+  check(weighing_case(weighing("qk * 0.5 + M[q, kv]"), {Data::normal, Data::one_huge, Data::minus_infinity_prefix,
+                                                        Data::minus_infinity, Data::plus_infinity, Data::nan}));
 }
 
-TEST(Weighing, SelectMask) { check(weighing_case(weighing("where(B[q, kv], qk * 0.5, -inf)"))); }
+TEST(Weighing, SelectMask) {
+  check(weighing_case(weighing("where(B[q, kv], qk * 0.5, -inf)")));
+}
 
 TEST(Weighing, TriangularMaskSkipsTiles) {
   const Case c = weighing_case(weighing("where(kv <= q, qk * 0.5, -inf)"));
@@ -73,7 +82,8 @@ TEST(Weighing, AddedTriangularMask) {
 TEST(Weighing, RowsWithoutAnyKey) {
   // Rows 0 and 1 see nothing: NaN, as the graph has it; with the guard, 0.
   check(weighing_case(weighing("where(kv + 2 <= q, qk * 0.5, -inf)")));
-  check(weighing_case(weighing("where(kv + 2 <= q, qk * 0.5, -inf)", "g", "  g: f32[b, q, kv] = where(isnan(w), 0.0, w)\n")));
+  check(weighing_case(
+      weighing("where(kv + 2 <= q, qk * 0.5, -inf)", "g", "  g: f32[b, q, kv] = where(isnan(w), 0.0, w)\n")));
 }
 
 TEST(Weighing, FiniteMaskIsNoSkip) {
@@ -83,8 +93,9 @@ TEST(Weighing, FiniteMaskIsNoSkip) {
 }
 
 TEST(Weighing, GuardLeavesTheReduction) {
-  Case c = weighing_case(weighing("qk * 0.5 + M[q, kv]", "g", "  g: f32[b, q, kv] = where(isnan(w), 0.0, w)\n"),
-                         {Data::normal, Data::minus_infinity_prefix, Data::minus_infinity, Data::plus_infinity, Data::nan});
+  Case c =
+      weighing_case(weighing("qk * 0.5 + M[q, kv]", "g", "  g: f32[b, q, kv] = where(isnan(w), 0.0, w)\n"),
+                    {Data::normal, Data::minus_infinity_prefix, Data::minus_infinity, Data::plus_infinity, Data::nan});
   const StreamingRegion r = Harness::derived(c);
   EXPECT_TRUE(std::ranges::any_of(r.certificate.entries, [](const auto& e) { return e.law == "uniform predicate"; }));
   check(c);
@@ -92,8 +103,8 @@ TEST(Weighing, GuardLeavesTheReduction) {
 
 TEST(Weighing, SoftcapAndMultipliedMask) {
   check(weighing_case(weighing("tanh(qk * 0.5) * 3.0 + M[q, kv]")));
-  check(weighing_case(weighing("qk * 0.5 * M[q, kv]")));                                       // a factor of the scores
-  check(weighing_case(weighing("qk * 0.5", "g", "  g: f32[b, q, kv] = w * M[q, kv]\n")));       // a factor of the weights
+  check(weighing_case(weighing("qk * 0.5 * M[q, kv]")));                                   // a factor of the scores
+  check(weighing_case(weighing("qk * 0.5", "g", "  g: f32[b, q, kv] = w * M[q, kv]\n")));  // a factor of the weights
 }
 
 TEST(Weighing, NarrowTypesCountAsF32) {
@@ -120,11 +131,18 @@ TEST(Weighing, StatesAreThoseOfOneMaximum) {
 }
 
 TEST(Row, NormalisedTakesTwoPasses) {
-  check({.text = row_region(normalised + "  y: f32[r, n] = w\n", row_output), .data = all_data(), .passes = 2, .scale = 1e-2, .lengths = {0, 1, 3, 31, 127}});
+  check({.text = row_region(normalised + "  y: f32[r, n] = w\n", row_output),
+         .data = all_data(),
+         .passes = 2,
+         .scale = 1e-2,
+         .lengths = {0, 1, 3, 31, 127}});
 }
 
 TEST(Row, LogNormalised) {
-  check({.text = row_region(normalised + "  y: f32[r, n] = X[r, n] - m - log(l)\n", row_output), .data = all_data(), .passes = 2, .scale = 1});
+  check({.text = row_region(normalised + "  y: f32[r, n] = X[r, n] - m - log(l)\n", row_output),
+         .data = all_data(),
+         .passes = 2,
+         .scale = 1});
 }
 
 TEST(Row, LogSumExp) {
@@ -132,13 +150,18 @@ TEST(Row, LogSumExp) {
 }
 
 TEST(Row, MaximumThatIsWrittenKeepsNaN) {
-  const Case c{.text = row_region(normalised + "  y: f32[r] = log(l)\n", "output y as Y: f32[2] at [r]\n  output m as M: f32[2] at [r]"), .data = all_data(), .scale = 1};
+  const Case c{.text = row_region(normalised + "  y: f32[r] = log(l)\n",
+                                  "output y as Y: f32[2] at [r]\n  output m as M: f32[2] at [r]"),
+               .data = all_data(),
+               .scale = 1};
   EXPECT_EQ(Harness::derived(c).streams[0].states[0].reduce, ReduceOp::max);
   check(c);
 }
 
 TEST(Row, WithoutMaximumStaysLiteral) {
-  check({.text = row_region("  p: f32[r, n] = exp(X[r, n])\n  l: f32[r] = sum(p over n)\n  y: f32[r] = log(l)\n"), .data = {Data::normal}, .scale = 1});
+  check({.text = row_region("  p: f32[r, n] = exp(X[r, n])\n  l: f32[r] = sum(p over n)\n  y: f32[r] = log(l)\n"),
+         .data = {Data::normal},
+         .scale = 1});
 }
 
 TEST(Row, EntropyInBothSpellings) {
@@ -147,17 +170,29 @@ TEST(Row, EntropyInBothSpellings) {
     data.push_back(Data::minus_infinity_prefix);
     data.push_back(Data::minus_infinity);
     data.push_back(Data::nan);
-    check({.text = row_region(normalised + "  t: f32[r, n] = " + spelling + "\n  h: f32[r] = sum(t over n)\n  y: f32[r] = -h\n"), .data = data, .scale = 1});
+    check({.text = row_region(normalised + "  t: f32[r, n] = " + spelling +
+                              "\n  h: f32[r] = sum(t over n)\n  y: f32[r] = -h\n"),
+           .data = data,
+           .scale = 1});
   }
 }
 
 TEST(Row, WeightedMean) {
-  check({.text = row_region(normalised + "  y: f32[r] = sum(w * V[r, n] over n)\n"), .adversarial = {"X"}, .data = all_data(), .scale = 1});
+  check({.text = row_region(normalised + "  y: f32[r] = sum(w * V[r, n] over n)\n"),
+         .adversarial = {"X"},
+         .data = all_data(),
+         .scale = 1});
 }
 
 TEST(Row, QuotientAndProductOfExponentials) {
-  check({.text = row_region("  m: f32[r] = max(X[r, n] over n)\n  y: f32[r] = sum(exp(X[r, n]) / exp(m) * V[r, n] over n)\n"), .data = tame_data, .scale = 1});
-  check({.text = row_region("  m: f32[r] = max(X[r, n] over n)\n  y: f32[r] = sum(exp(X[r, n] * 0.5) * exp(X[r, n] * 0.5 - m) over n)\n"), .data = tame_data, .scale = 1});
+  check({.text = row_region(
+             "  m: f32[r] = max(X[r, n] over n)\n  y: f32[r] = sum(exp(X[r, n]) / exp(m) * V[r, n] over n)\n"),
+         .data = tame_data,
+         .scale = 1});
+  check({.text = row_region("  m: f32[r] = max(X[r, n] over n)\n  y: f32[r] = sum(exp(X[r, n] * 0.5) * exp(X[r, n] * "
+                            "0.5 - m) over n)\n"),
+         .data = tame_data,
+         .scale = 1});
 }
 
 TEST(Row, SinkInTheDenominator) {

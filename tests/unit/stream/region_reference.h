@@ -35,7 +35,8 @@ class RegionReference {
       out[o.tensor].resize(static_cast<std::size_t>(elements));
       loop(region_.find(o.value)->axes, 0, [&] {
         std::int64_t offset = 0;
-        for (std::size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + static_cast<std::int64_t>(scalar(o.index[i]));
+        for (std::size_t i = 0; i < shape.size(); ++i)
+          offset = offset * shape[i] + static_cast<std::int64_t>(scalar(o.index[i]));
         out[o.tensor][static_cast<std::size_t>(offset)] = value(o.value);
       });
     }
@@ -64,13 +65,26 @@ class RegionReference {
     double r = neutral(s.reduce, s.type).number();
     for (const double t : terms) {
       switch (s.reduce) {
-        case ReduceOp::sum: r += t; break;
-        case ReduceOp::prod: r *= t; break;
-        case ReduceOp::max: r = std::isnan(r) || std::isnan(t) ? NAN : std::max(r, t); break;
-        case ReduceOp::min: r = std::isnan(r) || std::isnan(t) ? NAN : std::min(r, t); break;
-        case ReduceOp::any: r = r != 0 || t != 0; break;
-        case ReduceOp::all: r = r != 0 && t != 0; break;
-        default: std::abort();
+        case ReduceOp::sum:
+          r += t;
+          break;
+        case ReduceOp::prod:
+          r *= t;
+          break;
+        case ReduceOp::max:
+          r = std::isnan(r) || std::isnan(t) ? NAN : std::max(r, t);
+          break;
+        case ReduceOp::min:
+          r = std::isnan(r) || std::isnan(t) ? NAN : std::min(r, t);
+          break;
+        case ReduceOp::any:
+          r = r != 0 || t != 0;
+          break;
+        case ReduceOp::all:
+          r = r != 0 && t != 0;
+          break;
+        default:
+          std::abort();
       }
     }
     return r;
@@ -78,53 +92,90 @@ class RegionReference {
 
   double scalar(const Expr& e) {
     switch (e.op()) {
-      case Op::constant: return e.number();
-      case Op::axis: return static_cast<double>(at_.at(e.name()));
-      case Op::symbol: return static_cast<double>(symbols_.at(e.name()));
-      case Op::value: return value(e.name());
-      case Op::select: return scalar(e.args()[0]) != 0 ? scalar(e.args()[1]) : scalar(e.args()[2]);
+      case Op::constant:
+        return e.number();
+      case Op::axis:
+        return static_cast<double>(at_.at(e.name()));
+      case Op::symbol:
+        return static_cast<double>(symbols_.at(e.name()));
+      case Op::value:
+        return value(e.name());
+      case Op::select:
+        return scalar(e.args()[0]) != 0 ? scalar(e.args()[1]) : scalar(e.args()[2]);
       case Op::load: {
         std::int64_t offset = 0;
         const auto& shape = shapes_.at(e.name());
-        for (std::size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + static_cast<std::int64_t>(scalar(e.args()[i]));
+        for (std::size_t i = 0; i < shape.size(); ++i)
+          offset = offset * shape[i] + static_cast<std::int64_t>(scalar(e.args()[i]));
         return inputs_.at(e.name()).at(static_cast<std::size_t>(offset));
       }
-      default: break;
+      default:
+        break;
     }
     double args[2] = {};
     for (std::size_t i = 0; i < e.args().size(); ++i) args[i] = scalar(e.args()[i]);
     const double a = args[0], b = args[1];
     switch (e.op()) {
-      case Op::neg: return -a;
-      case Op::abs: return std::fabs(a);
-      case Op::sign: return std::isnan(a) ? a : (a > 0) - (a < 0);
-      case Op::exp: return std::exp(a);
-      case Op::log: return std::log(a);
-      case Op::sqrt: return std::sqrt(a);
-      case Op::reciprocal: return 1 / a;
-      case Op::erf: return std::erf(a);
-      case Op::tanh: return std::tanh(a);
-      case Op::sin: return std::sin(a);
-      case Op::cos: return std::cos(a);
-      case Op::isnan: return std::isnan(a);
-      case Op::isinf: return std::isinf(a);
-      case Op::not_: return a == 0;
-      case Op::cast: return is_float(e.type()) ? a : round_to(e.type(), a);
-      case Op::add: return a + b;
-      case Op::sub: return a - b;
-      case Op::mul: return a * b;
-      case Op::div: return a / b;
-      case Op::floordiv: return std::floor(a / b);
-      case Op::mod: return a - b * std::floor(a / b);
-      case Op::pow: return std::pow(a, b);
-      case Op::min: return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
-      case Op::max: return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
-      case Op::lt: return a < b;
-      case Op::le: return a <= b;
-      case Op::eq: return a == b;
-      case Op::and_: return a != 0 && b != 0;
-      case Op::or_: return a != 0 || b != 0;
-      default: std::abort();
+      case Op::neg:
+        return -a;
+      case Op::abs:
+        return std::fabs(a);
+      case Op::sign:
+        return std::isnan(a) ? a : (a > 0) - (a < 0);
+      case Op::exp:
+        return std::exp(a);
+      case Op::log:
+        return std::log(a);
+      case Op::sqrt:
+        return std::sqrt(a);
+      case Op::reciprocal:
+        return 1 / a;
+      case Op::erf:
+        return std::erf(a);
+      case Op::tanh:
+        return std::tanh(a);
+      case Op::sin:
+        return std::sin(a);
+      case Op::cos:
+        return std::cos(a);
+      case Op::isnan:
+        return std::isnan(a);
+      case Op::isinf:
+        return std::isinf(a);
+      case Op::not_:
+        return a == 0;
+      case Op::cast:
+        return is_float(e.type()) ? a : round_to(e.type(), a);
+      case Op::add:
+        return a + b;
+      case Op::sub:
+        return a - b;
+      case Op::mul:
+        return a * b;
+      case Op::div:
+        return a / b;
+      case Op::floordiv:
+        return std::floor(a / b);
+      case Op::mod:
+        return a - b * std::floor(a / b);
+      case Op::pow:
+        return std::pow(a, b);
+      case Op::min:
+        return std::isnan(a) || std::isnan(b) ? NAN : std::min(a, b);
+      case Op::max:
+        return std::isnan(a) || std::isnan(b) ? NAN : std::max(a, b);
+      case Op::lt:
+        return a < b;
+      case Op::le:
+        return a <= b;
+      case Op::eq:
+        return a == b;
+      case Op::and_:
+        return a != 0 && b != 0;
+      case Op::or_:
+        return a != 0 || b != 0;
+      default:
+        std::abort();
     }
   }
 

@@ -1,0 +1,229 @@
+// Bodies: elements of operands in whatever form they are known, folding, and the nodes that come of it.
+
+#include "frontend/canonicalise/lowering.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "frontend/semantic/check.h"
+
+namespace aicf {
+
+Expr Lowering::element(const Value& value, const Index& index) const {
+  if (value.uniform) return value.uniform;
+  std::int64_t flat = 0;
+  for (int d = 0; d < value.rank(); ++d) {
+    const auto coordinate = constant_of(simplify(index[d]));
+    AICF_CHECK(coordinate.has_value(), "folding at a symbolic coordinate of '" + value.name + "'");
+    const std::int64_t extent = *constant_of(value.shape[d]);
+    // The side of a select that is not taken may lie outside.
+    if (*coordinate < 0 || *coordinate >= extent) return Expr::constant(value.type, 0);
+    flat = flat * extent + *coordinate;
+  }
+  return (*value.elements)[static_cast<std::size_t>(flat)];
+}
+
+Expr Lowering::at(const ValuePtr& value, const Index& index) {
+  AICF_CHECK(index.size() == value->shape.size(), "rank of an index differs from '" + value->name + "'");
+  if (value->uniform) return value->uniform;
+  if (folding_) return element(*value, index);
+  if (value->formula) {
+    ExprMap coordinates;
+    for (std::size_t d = 0; d < index.size(); ++d) coordinates.emplace(state_.coordinate(d).name(), index[d]);
+    return simplify(substitute_axes(value->formula, coordinates));
+  }
+  Index simple;
+  for (const Expr& e : index) simple.push_back(simplify(e));
+  return Expr::load(state_.tensor_of(*value), std::move(simple), value->type);
+}
+
+Expr Lowering::at_broadcast(const ValuePtr& value, const Shape& shape, const Index& index) {
+  Index own;
+  const std::size_t skip = shape.size() - value->shape.size();
+  for (std::size_t d = 0; d < value->shape.size(); ++d) {
+    const bool stretched = value->shape[d].is_constant(1) && !shape[skip + d].is_constant(1);
+    own.push_back(stretched ? Expr(0) : index[skip + d]);
+  }
+  return at(value, own);
+}
+
+Expr Lowering::wide_at(const ValuePtr& value, const Index& index) {
+  return cast_to(at(value, index), wide(value->type));
+}
+
+Result<void> Lowering::check_size(const Spec& spec) const {
+  double bytes = static_cast<double>(host_size(spec.type));
+  for (const Expr& dim : spec.shape) {
+    const auto n = constant_of(dim);
+    if (n && *n < 0) return bad(fmt::format("the result {} has a negative dim", to_string(spec.shape)));
+    if (n) bytes *= static_cast<double>(*n);
+  }
+  if (bytes > static_cast<double>(max_tensor_bytes)) {
+    return bad(fmt::format("the result {} of {} would take {:.4g} TiB, more than the limit of 1 TiB",
+                           to_string(spec.shape), aicf::name(spec.type), bytes / 0x1p40));
+  }
+  return {};
+}
+
+namespace {
+
+/// Worth computing at every use: few operations, none of them transcendental.
+bool is_cheap(const Expr& e) {
+  constexpr int most_operations = 48;
+  int operations = 0;
+  for_each(e, [&](const Expr& x) {
+    switch (x.op()) {
+      case Op::exp:
+      case Op::log:
+      case Op::sqrt:
+      case Op::reciprocal:
+      case Op::erf:
+      case Op::tanh:
+      case Op::sin:
+      case Op::cos:
+      case Op::pow:
+        operations += most_operations;
+        break;
+      default:
+        ++operations;
+    }
+  });
+  return operations <= most_operations;
+}
+
+}  // namespace
+
+Result<ValuePtr> Lowering::map(Spec spec, const Body& body) {
+  return reduce(std::move(spec), {}, ReduceOp::none, [&](const Index& i, const Index&) { return body(i); });
+}
+
+Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body) {
+  AICF_RETURN_IF_ERROR(check_size(spec));
+  auto value = std::make_shared<Value>();
+  value->name = spec.name;
+  value->type = spec.type;
+  value->shape = spec.shape;
+  value->origin = {node_.name};
+  value->indexed = spec.indexed || std::ranges::any_of(spec.operands, [](const ValuePtr& v) { return v->indexed; });
+
+  const bool all_known = std::ranges::all_of(spec.operands, [](const ValuePtr& v) { return v->known(); });
+  const auto dims = constant_shape(spec.shape);
+  const auto extents = constant_shape(over);
+  if (all_known && dims && extents) {
+    const std::int64_t limit = known_limit(spec.type);
+    const std::int64_t count = element_count(*dims, limit);
+    const std::int64_t inner = element_count(*extents, max_known_integers);
+    constexpr std::int64_t fold_budget = 1 << 20;
+    if (count <= limit && inner <= max_known_integers && state_.fold_steps + count * inner <= fold_budget) {
+      state_.fold_steps += count * inner;
+      folding_ = true;
+      std::vector<Expr> elements;
+      const auto coordinates = [](std::int64_t flat, const std::vector<std::int64_t>& sizes) {
+        Index index(sizes.size());
+        for (std::size_t d = sizes.size(); d-- > 0;) {
+          index[d] = Expr(flat % sizes[d]);
+          flat /= sizes[d];
+        }
+        return index;
+      };
+      for (std::int64_t k = 0; k < count; ++k) {
+        const Index i = coordinates(k, *dims);
+        Expr e;
+        if (op == ReduceOp::none) {
+          e = body(i, {});
+        } else {
+          e = neutral(op, spec.type);
+          for (std::int64_t r = 0; r < inner; ++r) e = combine(op, e, body(i, coordinates(r, *extents)));
+        }
+        elements.push_back(simplify(e));
+      }
+      folding_ = false;
+      const bool equal = std::ranges::all_of(elements, [&](const Expr& e) { return e == elements[0]; });
+      if (count > 0 && equal)
+        value->uniform = elements[0];
+      else
+        value->elements = std::move(elements);
+      if (!value->indexed || value->uniform) return value;
+    }
+  }
+
+  Node node;
+  node.name = state_.graph.unique_name(identifier(spec.name));
+  node.type = spec.type;
+  node.origin = {node_.name};
+  node.reduce = op;
+  Index i, r;
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) {
+    node.axes.push_back({state_.axis_prefix + std::to_string(d), spec.shape[d]});
+    i.push_back(Expr::axis(node.axes.back().name));
+  }
+  for (std::size_t d = 0; d < over.size(); ++d) {
+    node.reduce_axes.push_back({state_.reduce_prefix + std::to_string(d), over[d]});
+    r.push_back(Expr::axis(node.reduce_axes.back().name));
+  }
+  // An empty result has no element to describe; its body must not divide by its zero dims.
+  const bool empty = std::ranges::any_of(spec.shape, [](const Expr& d) { return d.is_constant(0); });
+  axis_ranges_ = state_.ranges;
+  const auto range_of_axis = [&](const Axis& axis) {
+    Range range{0, {}};
+    if (const auto high = range_of(axis.extent, state_.ranges).high) range.high = std::max<std::int64_t>(*high - 1, 0);
+    axis_ranges_[axis.name] = range;
+  };
+  std::ranges::for_each(node.axes, range_of_axis);
+  std::ranges::for_each(node.reduce_axes, range_of_axis);
+  node.body = empty ? Expr::constant(spec.type, 0) : body(i, r);
+  if (empty) {
+    node.reduce = ReduceOp::none;
+    node.reduce_axes.clear();
+  }
+  AICF_CHECK(node.body.type() == spec.type, fmt::format("{}: body of type {} for a tensor of {}", place_of(node_),
+                                                        aicf::name(node.body.type()), aicf::name(spec.type)));
+  if (node.reduce == ReduceOp::none && loads_of(node.body).empty()) {
+    const Expr tidied = simplify(tidy(simplify(node.body)));
+    if (axes_of(tidied).empty())
+      value->uniform = tidied;
+    else if (is_cheap(tidied))
+      value->formula = tidied;
+    node.body = tidied;
+  }
+  axis_ranges_.clear();
+  // What was inlined is part of where this value comes from.
+  for (const ValuePtr& operand : spec.operands) {
+    if (!operand->formula || !operand->tensor.empty()) continue;
+    for (const std::string& name : operand->origin) {
+      if (std::ranges::find(node.origin, name) == node.origin.end()) node.origin.push_back(name);
+    }
+  }
+  value->origin = node.origin;
+  if (value->uniform || value->formula) return value;
+  value->tensor = state_.graph.node(state_.graph.add(std::move(node))).name;
+  return value;
+}
+
+Result<ValuePtr> Lowering::accumulate(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body) {
+  const DType narrow = spec.type;
+  if (wide(narrow) == narrow) return reduce(std::move(spec), over, op, body);
+  const std::string final_name = spec.name;
+  spec.name += "_f32";
+  spec.type = wide(narrow);
+  AICF_TRY(const ValuePtr sum, reduce(std::move(spec), over, op, body));
+  return converted(sum, narrow, final_name);
+}
+
+Result<ValuePtr> Lowering::converted(const ValuePtr& value, DType type, const std::string& name) {
+  if (value->type == type) return value;
+  return map({name, type, value->shape, {value}}, [&](const Index& i) { return Expr::cast(at(value, i), type); });
+}
+
+ValuePtr Lowering::scalar(const Expr& e, Shape shape) {
+  auto value = std::make_shared<Value>();
+  value->name = name("scalar");
+  value->type = e.type();
+  value->shape = std::move(shape);
+  value->uniform = e;
+  value->origin = {node_.name};
+  return value;
+}
+
+}  // namespace aicf

@@ -7,6 +7,9 @@
 #include <set>
 
 #include "mir/graph/simplify.h"
+#include "mir/kernel/print_source.h"
+#include "mir/memory/checker.h"
+#include "mir/memory/plan.h"
 
 namespace aicf {
 
@@ -84,6 +87,10 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   FormOptions form;
   form.fuse = options.fuse;
   form.row_capacity = static_cast<std::int64_t>(target.model.value_or("row_capacity", 520));
+  form.cost = [&](const StreamingRegion& region) -> Result<double> {
+    AICF_TRY(std::vector<ChosenSchedule> choices, target.backend->choose_schedule(region, target.model, options.schedule));
+    return choices.front().scheduled.schedule.predicted.total;
+  };
   AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
   out.refusals = std::move(plan.refusals);
 
@@ -98,8 +105,12 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
     if (options.progress) options.progress(p.region.name, done++, static_cast<int>(plan.regions.size()));
     AICF_TRY(std::vector<ChosenSchedule> choices, target.backend->choose_schedule(p.streaming, target.model, options.schedule));
     CompiledRegion compiled{std::move(p.region), std::move(choices.front()), {}, {}};
+    AICF_TRY(PlacementPlan placement, plan_placement(compiled.chosen.scheduled, compiled.chosen.lowered));
+    AICF_RETURN_IF_ERROR(check_placement(placement, static_cast<std::int64_t>(target.model.value_or(
+                                                         "shared_per_block", target.model.value_or("workgroup_memory", 16384)))));
     for (std::size_t k = 0; k < compiled.chosen.programs.size(); ++k) {
       const ThreadProgram& thread = compiled.chosen.programs[k];
+      AICF_RETURN_IF_ERROR(can_emit(thread));
       std::string source = target.backend->emit(thread, target.model);
       int index = -1;
       if (options.assemble) {

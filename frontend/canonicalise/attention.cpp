@@ -42,8 +42,13 @@ struct Visibility {
       if (right >= 0) result = logical_and(result, less_equal(i[3], position + Expr(right)));
     }
     if (valid) result = logical_and(result, less(i[3], valid));
-    if (mask_length) result = logical_and(result, less(i[3], mask_length));
-    if (op.has(mask) && !has_float_mask()) result = logical_and(result, op.at_broadcast(op.in(mask), scores, i));
+    const Expr within = mask_length ? less(i[3], mask_length) : Expr();
+    if (op.has(mask) && !has_float_mask()) {
+      const Expr seen = op.at_broadcast(op.in(mask), scores, i);  // not read past its end
+      result = logical_and(result, within ? Expr::select(within, seen, Expr::boolean(false)) : seen);
+    } else if (within) {
+      result = logical_and(result, within);
+    }
     return result;
   }
 };

@@ -44,7 +44,7 @@ Result<void> constant(Lowering& op) {
 }
 
 Result<void> constant_of_shape(Lowering& op) {
-  AICF_TRY(std::vector<Expr> dims, op.known(0));
+  AICF_TRY(std::vector<Expr> dims, op.known_sizes(0));
   Expr fill = number(DType::f32, 0);
   if (const Attribute* a = op.attribute("value")) {
     if (a->t.size() != 1) return op.bad(fmt::format("attribute value has {} elements, 1 wanted", a->t.size()));

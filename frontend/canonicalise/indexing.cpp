@@ -92,8 +92,7 @@ std::vector<SliceRange> whole_ranges(const Shape& shape) {
 Result<std::optional<std::vector<Expr>>> list(Lowering& op, const std::string& attribute, int input) {
   if (const Attribute* a = op.attribute(attribute)) return std::vector<Expr>(a->is.begin(), a->is.end());
   if (!op.has(input) || op.opset() < 10) return std::nullopt;
-  AICF_TRY(std::vector<Expr> elements, op.known(input));
-  for (Expr& e : elements) e = op.simplify(cast_to(e, DType::i64));
+  AICF_TRY(std::vector<Expr> elements, op.known_sizes(input));
   return elements;
 }
 
@@ -144,7 +143,7 @@ Result<void> split(Lowering& op) {
   if (const Attribute* a = op.attribute("split")) {
     sizes.assign(a->is.begin(), a->is.end());
   } else if (op.has(1)) {
-    AICF_TRY(sizes, op.known(1));
+    AICF_TRY(sizes, op.known_sizes(1));
   } else {
     const std::int64_t count = op.integer("num_outputs", parts);
     if (count != parts) return op.bad(fmt::format("num_outputs {} for {} outputs", count, parts));
@@ -313,7 +312,7 @@ Result<void> gather_elements(Lowering& op) {
 
 Result<void> tile(Lowering& op) {
   const ValuePtr x = op.in(0);
-  AICF_TRY(const std::vector<Expr> repeats, op.known(1));
+  AICF_TRY(const std::vector<Expr> repeats, op.known_sizes(1));
   if (static_cast<int>(repeats.size()) != x->rank()) {
     return op.bad(fmt::format("{} repeats for rank {}", repeats.size(), x->rank()));
   }
@@ -347,7 +346,7 @@ Result<void> pad(Lowering& op) {
   if (const Attribute* a = op.attribute("pads")) {
     pads.assign(a->is.begin(), a->is.end());
   } else {
-    AICF_TRY(pads, op.known(1));
+    AICF_TRY(pads, op.known_sizes(1));
   }
   std::vector<int> axes;
   if (op.has(3)) {

@@ -51,11 +51,22 @@ Result<std::vector<Expr>> Lowering::known(int input) const {
                             in_quotes(node_.inputs[input])));
 }
 
+Result<std::vector<Expr>> Lowering::known_sizes(int input) const {
+  const Value& value = *in(input);
+  if (!is_integer(value.type)) {
+    return bad(fmt::format("input {} is {}, an integer type wanted", input, aicf::name(value.type)));
+  }
+  if (value.rank() > 1) return bad(fmt::format("input {} has rank {}, 1 wanted", input, value.rank()));
+  AICF_TRY(std::vector<Expr> elements, known(input));
+  for (Expr& e : elements) e = simplify(cast_to(e, DType::i64));
+  return elements;
+}
+
 Result<std::vector<std::int64_t>> Lowering::known_integers(int input) const {
-  AICF_TRY(const std::vector<Expr> elements, known(input));
+  AICF_TRY(const std::vector<Expr> elements, known_sizes(input));
   std::vector<std::int64_t> numbers;
   for (const Expr& e : elements) {
-    const auto n = constant_of(simplify(e));
+    const auto n = constant_of(e);
     if (!n) {
       return cannot(fmt::format("input {} {} must be constant, but it is {}; bind the symbol", input,
                                 in_quotes(node_.inputs[input]), to_string(e)));

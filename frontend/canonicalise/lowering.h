@@ -94,6 +94,8 @@ class Lowering {
   const Attribute* attribute(const std::string& name) const;
   /// Elements of an operand that must be known while compiling; unsupported when its contents depend on data.
   Result<std::vector<Expr>> known(int input) const;
+  /// … as simplified i64 expressions: a list of sizes. bad_input for other element types and ranks above 1.
+  Result<std::vector<Expr>> known_sizes(int input) const;
   Result<std::vector<std::int64_t>> known_integers(int input) const;
   /// axes given as attribute (old opsets) or as input; empty optional when absent.
   Result<std::optional<std::vector<std::int64_t>>> integers(const std::string& name, int input) const;

@@ -98,8 +98,7 @@ Result<std::vector<int>> given_axes(Lowering& op, int rank) {
 Result<void> reshape(Lowering& op) {
   const ValuePtr x = op.in(0);
   if (op.in(1)->type != DType::i64) return op.bad(fmt::format("input 1 is {}, i64 wanted", name(op.in(1)->type)));
-  if (op.in(1)->rank() > 1) return op.bad(fmt::format("input 1 has rank {}, 1 wanted", op.in(1)->rank()));
-  AICF_TRY(std::vector<Expr> wanted, op.known(1));
+  AICF_TRY(std::vector<Expr> wanted, op.known_sizes(1));
   const bool allow_zero = op.integer("allowzero", 0) != 0;
   Shape shape;
   int unknown = -1;
@@ -234,7 +233,7 @@ Result<void> transpose(Lowering& op) {
 
 Result<void> expand(Lowering& op) {
   const ValuePtr x = op.in(0);
-  AICF_TRY(std::vector<Expr> wanted, op.known(1));
+  AICF_TRY(std::vector<Expr> wanted, op.known_sizes(1));
   for (Expr& e : wanted) {
     e = op.simplify(e);
     if (const auto n = constant_of(e); n && *n < 0) {

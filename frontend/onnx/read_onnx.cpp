@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #define ONNX_NAMESPACE onnx
@@ -34,7 +35,9 @@ Result<Expr> dimension(const onnx::TensorShapeProto::Dimension& dim, const std::
     if (dim.dim_value() < 0) return bad_input(fmt::format("{} has the negative dim {}", what, dim.dim_value()));
     return Expr(static_cast<std::int64_t>(dim.dim_value()));
   }
-  if (dim.has_dim_param() && !dim.dim_param().empty()) return parse_dimension(dim.dim_param());
+  // "?" and the like name nothing: two of them are two sizes.
+  const bool named = std::ranges::any_of(dim.dim_param(), [](unsigned char c) { return std::isalnum(c) != 0; });
+  if (dim.has_dim_param() && named) return parse_dimension(dim.dim_param());
   return Expr::symbol(
       fmt::format("{}_d{}", what.substr(what.find('\'') + 1, what.rfind('\'') - what.find('\'') - 1), position));
 }

@@ -178,6 +178,7 @@ Result<void> Lowering::statement(KernelBody& body, const StepStatement& s, const
     return !looped(a) || contains(region_.parallel, a) || (stream && stream->axis == a);
   });
   if (s.over.empty()) {
+    if (!whole && !stream) return unsupported(fmt::format("'{}' needs its axes held whole", s.name), region_.name);
     if (!whole) {
       inlined_[s.name] = e;
       return {};
@@ -366,6 +367,18 @@ void Lowering::preload(KernelBody& body) {
 
 Result<LoweredRegion> Lowering::run() {
   AICF_RETURN_IF_ERROR(assign_positions());
+  auto held_whole = [&](const std::vector<std::string>& axes) {
+    return std::ranges::all_of(axes, [&](const std::string& a) { return !looped(a) || contains(region_.parallel, a) || stream_axes_.contains(a); });
+  };
+  for (const Stream& s : region_.streams)
+    for (const StateDecl& d : s.states)
+      if (!held_whole(d.axes)) return unsupported(fmt::format("the state '{}' needs its axes held whole", d.name), region_.name);
+  auto stores_whole = [&](const std::vector<StepStatement>& list) {
+    return std::ranges::all_of(list, [&](const StepStatement& x) { return x.kind != StepStatement::Kind::store || held_whole(x.axes); });
+  };
+  bool stores = stores_whole(region_.prologue) && stores_whole(region_.epilogue);
+  for (const Stream& s : region_.streams) stores &= stores_whole(s.step) && stores_whole(s.finish);
+  if (!stores) return unsupported("a stored value needs its axes held whole", region_.name);
   if (schedule_.split > 1) return run_split();
   KernelBody& body = kernel_.body;
   kernel_.workgroups = grid_bases(Expr::symbol("workgroup"));
@@ -384,6 +397,10 @@ Result<LoweredRegion> Lowering::run() {
 // parts in order and finishes.
 Result<LoweredRegion> Lowering::run_split() {
   if (region_.streams.size() != 1) return unsupported("only a region of one stream can be split", region_.name);
+  for (const auto* list : {&region_.streams[0].finish, &region_.epilogue})
+    for (const StepStatement& x : *list)
+      for (const StepStatement& p : region_.prologue)
+        if (x.body && depends_on_value(x.body, p.name)) return unsupported(fmt::format("a split stream whose finish reads '{}' of its prologue", p.name), region_.name);
   const Stream& s = region_.streams[0];
   const std::int64_t parts = schedule_.split;
   LoweredRegion out;

@@ -35,9 +35,6 @@ class Walker {
   Result<void> run();
 
  private:
-  struct Facts {
-    std::vector<std::string> foreign;  ///< tiles read from other threads' registers
-  };
   Result<void> range(int begin, int end, Flow& flow);
   Result<void> loop(int head, int end, Flow& flow);
   Result<void> action(int at, Flow& flow);

@@ -55,13 +55,10 @@ class Parser {
 
   Result<void> kind(Cursor& head) {
     AICF_TRY(const std::string text, head.name());
-    for (const RegionKind k : {RegionKind::attention, RegionKind::normalisation, RegionKind::reduction,
-                               RegionKind::contraction, RegionKind::map}) {
-      if (text != name(k)) continue;
-      region_.kind = k;
-      return {};
-    }
-    return head.error(fmt::format("'{}' is not a kind of region", text));
+    const auto parsed = parse_region_kind(text);
+    if (!parsed) return head.error(fmt::format("'{}' is not a kind of region", text));
+    region_.kind = *parsed;
+    return {};
   }
 
   Result<void> stream_head(Cursor& line, Stream& s) {

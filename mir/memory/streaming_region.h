@@ -124,7 +124,7 @@ struct CertificateEntry {
 };
 struct Certificate {
   std::vector<CertificateEntry> entries;
-  std::vector<std::string> labels;  ///< "online_softmax: m, l   accumulate: o"
+  std::vector<std::string> labels;  ///< names people know for the form of the states (mir/region/label.h)
 };
 
 struct StreamingRegion {

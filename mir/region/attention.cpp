@@ -123,6 +123,7 @@ void detect_attention(Region& region) {
           if (a.contains(x) && !contains(inner.axes, x)) roles.v = l.name(), e_axis = x;
       }
       if (roles.q.empty() || roles.k.empty() || roles.v.empty()) continue;
+      if (region.input(roles.k) && region.input(roles.k)->constant && region.input(roles.v) && region.input(roles.v)->constant) continue;
       // Rows of Q are not rows of K: the axis that only Q has.
       for (const Expr& l : operands) {
         std::set<std::string> a = axes_in(l);

@@ -234,7 +234,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     for (const Expr& load : loads_of(s.body)) {
       if (region_.input(load.name())) continue;
       const Node& p = graph_.node(load.name());
-      region_.inputs.push_back({p.name, p.type, p.shape()});
+      region_.inputs.push_back({p.name, p.type, p.shape(), p.kind == NodeKind::constant});
     }
   return std::move(region_);
 }

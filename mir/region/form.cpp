@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 
 #include "mir/region/builder.h"
@@ -36,6 +36,23 @@ bool transcendental(const Expr& body) {
   return found;
 }
 
+// Where growth stays.
+struct Bounds {
+  const std::set<NodeId>* within = nullptr;   ///< only these nodes
+  const std::set<NodeId>* without = nullptr;  ///< never these
+};
+
+// A refusal and the member that caused it, when the rest may do without it.
+struct Failure {
+  Refusal refusal;
+  NodeId culprit = -1;
+};
+
+struct Formed {
+  PlannedRegion planned;
+  std::set<NodeId> members;
+};
+
 class Former {
  public:
   Former(const Graph& graph, const FormOptions& options) : graph_(graph), options_(options) {}
@@ -45,12 +62,14 @@ class Former {
   bool reduces(NodeId id) const { return graph_.node(id).reduce != ReduceOp::none; }
   bool same_operation(NodeId a, NodeId b) const;
   bool cheap(NodeId id) const;
-  std::set<NodeId> grow(NodeId root, Reach reach, std::vector<Refusal>* refusals) const;
+  std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   void prune(NodeId root, std::set<NodeId>& members) const;
   std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members) const;
   bool creates_cycle(NodeId root, const std::set<NodeId>& members) const;
-  std::expected<PlannedRegion, Refusal> plan(NodeId root, const std::set<NodeId>& members) const;
-  std::optional<Refusal> check_shape(const Region& region, const StreamingRegion& streaming) const;
+  std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members) const;
+  std::optional<Failure> check_shape(const Region& region, const StreamingRegion& streaming) const;
+  std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
+  double cost_apart(NodeId root, const std::set<NodeId>& members) const;
   Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
   std::string region_name(RegionKind kind);
 
@@ -91,7 +110,7 @@ Refusal Former::refusal(const std::set<NodeId>& members, std::string law, std::s
 
 // Walks producers users-first; a node joins when all its users are members (or it is cheap, or a reduction that may be
 // written as well).
-std::set<NodeId> Former::grow(NodeId root, Reach reach, std::vector<Refusal>* refusals) const {
+std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const {
   std::set<NodeId> members{root};
   int reductions = reduces(root) ? 1 : 0;
   std::vector<NodeId> order = graph_.topological_order();
@@ -99,6 +118,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, std::vector<Refusal>* re
     NodeId id = *it;
     const Node& n = graph_.node(id);
     if (id == root || n.kind != NodeKind::compute || done_.contains(id)) continue;
+    if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
     std::vector<NodeId> users = graph_.users(id);
     bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
     if (!wanted) continue;
@@ -107,7 +127,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, std::vector<Refusal>* re
     if (reduces(id)) {
       if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
       bool contraction = primitive(n) == Primitive::contract;
-      if (contraction && reach == Reach::cascade && (reductions > 0 || true)) continue;
+      if (contraction && reach == Reach::cascade && reductions > 0) continue;
       if (contraction && outside_use) {
         if (refusals) refusals->push_back(refusal({id}, "second consumer", fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
         continue;
@@ -191,17 +211,24 @@ bool Former::creates_cycle(NodeId root, const std::set<NodeId>& members) const {
   return false;
 }
 
-std::optional<Refusal> Former::check_shape(const Region& region, const StreamingRegion& streaming) const {
-  auto refuse = [&](std::string law, std::string reason) { return Refusal{region.origin, std::move(law), std::move(reason)}; };
+std::optional<Failure> Former::check_shape(const Region& region, const StreamingRegion& streaming) const {
+  auto refuse = [&](std::string law, std::string reason, NodeId culprit = -1) {
+    return Failure{{region.origin, std::move(law), std::move(reason)}, culprit};
+  };
   std::set<std::string> parallel(streaming.parallel.begin(), streaming.parallel.end());
   std::set<std::string> streamed;
   for (const Stream& s : streaming.streams) streamed.insert(s.axis);
-  // An inner contraction in two passes would be computed twice.
+  // An inner contraction in two passes, or one that lacks an axis of the grid, would be computed again.
   std::map<std::string, int> inner;
   for (const Stream& s : streaming.streams)
-    for (const StepStatement& x : s.step)
-      if (x.kind == StepStatement::Kind::local && !x.over.empty() && ++inner[x.name] > 1)
-        return refuse("recomputation", fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis));
+    for (const StepStatement& x : s.step) {
+      if (x.kind != StepStatement::Kind::local || x.over.empty()) continue;
+      NodeId node = graph_.find(x.name).value_or(-1);
+      if (++inner[x.name] > 1) return refuse("recomputation", fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis), node);
+      for (const std::string& p : streaming.parallel)
+        if (!contains(x.axes, p) && !region.axis(p).extent.is_constant(1))
+          return refuse("recomputation", fmt::format("'{}' would be computed again for every block of {}", x.name, p), node);
+    }
   // What one row holds for as long as the region runs.
   bool fused = !inner.empty();
   std::int64_t row = 0;
@@ -215,7 +242,7 @@ std::optional<Refusal> Former::check_shape(const Region& region, const Streaming
     }
     return n;
   };
-  auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Refusal> {
+  auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Failure> {
     auto n = elements(axes);
     if (!n && whole) return refuse("capacity", fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what));
     if (n) row += *n;
@@ -232,10 +259,10 @@ std::optional<Refusal> Former::check_shape(const Region& region, const Streaming
   return std::nullopt;
 }
 
-std::expected<PlannedRegion, Refusal> Former::plan(NodeId root, const std::set<NodeId>& members) const {
-  if (creates_cycle(root, members)) return std::unexpected(refusal(members, "acyclic regions", "a value would leave the region and come back through another"));
+std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members) const {
+  if (creates_cycle(root, members)) return std::unexpected(Failure{refusal(members, "acyclic regions", "a value would leave the region and come back through another")});
   auto built = build_region(graph_, members, root, written(root, members));
-  if (!built) return std::unexpected(refusal({built.error().node}, built.error().law, built.error().reason));
+  if (!built) return std::unexpected(Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
@@ -252,11 +279,66 @@ std::expected<PlannedRegion, Refusal> Former::plan(NodeId root, const std::set<N
     region.kind = contracts ? RegionKind::contraction : full ? RegionKind::normalisation : reduces_any ? RegionKind::reduction : RegionKind::map;
   }
   auto derived = derive(region);
-  if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(*refused);
+  if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(Failure{*refused});
   PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(derived))};
   if (members.size() > 1)
     if (auto refused = check_shape(out.region, out.streaming)) return std::unexpected(*refused);
   return out;
+}
+
+// What the members cost as regions of their own, each grown without another contraction.
+double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
+  double total = 0;
+  std::set<NodeId> needed{root}, formed;
+  std::vector<NodeId> order = graph_.topological_order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    if (!members.contains(*it) || !needed.contains(*it) || formed.contains(*it)) continue;
+    auto f = form(*it, Reach::cascade, {&members, &formed}, nullptr);
+    if (!f) return std::numeric_limits<double>::infinity();
+    auto cost = options_.cost(f->planned.streaming);
+    if (!cost) return std::numeric_limits<double>::infinity();
+    total += *cost;
+    for (NodeId id : written(*it, f->members)) formed.insert(id);
+    for (const RegionInput& i : f->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
+  }
+  return total;
+}
+
+// The widest region of `root` that the laws allow and the cost model likes.
+std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const {
+  std::set<NodeId> previous;
+  for (Reach reach : {Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
+    if (reach < from) continue;
+    std::vector<Refusal> said;
+    std::set<NodeId> dropped = bounds.without ? *bounds.without : std::set<NodeId>{};
+    for (int attempt = 0; attempt < 16; ++attempt) {
+      std::set<NodeId> members = grow(root, reach, {bounds.within, &dropped}, reach == Reach::chain && attempt == 0 ? &said : nullptr);
+      if (members == previous) break;
+      previous = members;
+      auto planned = plan(root, members);
+      if (!planned) {
+        said.push_back(planned.error().refusal);
+        NodeId culprit = planned.error().culprit;
+        if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
+        continue;  // the same reach without it
+      }
+      bool joins = std::ranges::any_of(planned->streaming.streams, [](const Stream& s) {
+        return std::ranges::any_of(s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
+      });
+      if (joins && options_.cost && options_.fuse) {
+        auto together = options_.cost(planned->streaming);
+        double apart = cost_apart(root, members);
+        if (!together || apart < *together) {
+          said.push_back({planned->region.origin, "cost", together ? fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart) : together.error().message});
+          break;
+        }
+      }
+      if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
+      return Formed{std::move(*planned), std::move(members)};
+    }
+    if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
+  }
+  return std::nullopt;
 }
 
 std::string Former::region_name(RegionKind kind) { return fmt::format("{}_{}", name(kind), counts_[kind]++); }
@@ -274,32 +356,19 @@ Result<RegionPlan> Former::run() {
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     NodeId root = *it;
     if (!needed.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
-    std::optional<PlannedRegion> chosen;
-    std::set<NodeId> members, previous;
-    for (Reach reach : {Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
-      std::vector<Refusal> grown;
-      members = grow(root, reach, reach == Reach::chain && options_.fuse ? &grown : nullptr);
-      if (members == previous) continue;
-      previous = members;
-      auto planned = plan(root, members);
-      if (planned) {
-        chosen = std::move(*planned);
-        for (Refusal& r : grown) record(std::move(r));
-        break;
-      }
-      if (options_.fuse) record(planned.error());
-    }
+    std::vector<Refusal> refused;
+    std::optional<Formed> chosen = form(root, Reach::chain, {}, &refused);
+    for (Refusal& r : refused) record(std::move(r));
     if (!chosen) {
-      members = {root};
-      auto planned = plan(root, members);
+      auto planned = plan(root, {root});
       if (!planned)
-        return unsupported(fmt::format("no region computes it: {} ({})", planned.error().reason, planned.error().law), graph_.node(root).name);
-      chosen = std::move(*planned);
+        return unsupported(fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law), graph_.node(root).name);
+      chosen = Formed{std::move(*planned), {root}};
     }
+    const std::set<NodeId>& members = chosen->members;
     for (NodeId id : written(root, members)) done_.insert(id);
-    for (const Statement& s : chosen->region.statements)
-      for (const Expr& load : loads_of(s.body)) needed.insert(graph_.node(load.name()).id);
-    plan_out.regions.push_back(std::move(*chosen));
+    for (const RegionInput& i : chosen->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
+    plan_out.regions.push_back(std::move(chosen->planned));
   }
   // Producers first; names count in that order.
   std::map<std::string, std::size_t> writer;

@@ -20,6 +20,9 @@ struct FormOptions {
   bool fuse = true;
   /// Elements that one row of a region may hold on chip: operands that live as long as the region and states.
   std::int64_t row_capacity = 520;
+  /// Predicted time of a region on the device it is formed for (microseconds). When given, a contraction joins another
+  /// one's region only where the model says that wins. Empty: they always join where the laws allow.
+  std::function<Result<double>(const StreamingRegion&)> cost;
 };
 
 /// A region and its streaming form.
@@ -37,7 +40,8 @@ struct RegionPlan {
 Result<RegionPlan> form_regions(const Graph& graph, const FormOptions& options = {});
 
 /// mir/region/attention.cpp: names the roles of a region that weighs rows of one contraction's results by another's
-/// (q, k, v, scale and mask program, normalised axis) and gives its axes their usual names. Other regions stay as they are.
+/// (q, k, v, scale and mask program, normalised axis) and gives its axes their usual names. Other regions stay as they
+/// are, those too whose k and v are both constants of the model: two layers of weights, not attention.
 void detect_attention(Region& region);
 
 }  // namespace aicf

@@ -49,6 +49,12 @@ std::string_view name(RegionKind kind) {
   return kind_names[static_cast<std::size_t>(kind)];
 }
 
+std::optional<RegionKind> parse_region_kind(std::string_view text) {
+  const auto it = std::ranges::find(kind_names, text);
+  if (it == kind_names.end()) return std::nullopt;
+  return static_cast<RegionKind>(it - kind_names.begin());
+}
+
 const Axis& Region::axis(const std::string& axis_name) const {
   auto it = std::ranges::find(axes, axis_name, &Axis::name);
   AICF_CHECK(it != axes.end(), fmt::format("region '{}' has no axis '{}'", name, axis_name));

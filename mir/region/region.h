@@ -14,6 +14,7 @@ namespace aicf {
 
 enum class RegionKind : std::uint8_t { attention, normalisation, reduction, contraction, map };
 std::string_view name(RegionKind kind);
+std::optional<RegionKind> parse_region_kind(std::string_view text);
 
 /// value[axes] = reduce over `over` of body, or body when `over` is empty. Leaves of the body: loads of tensors outside
 /// the region (indices over axes and symbols), `value(s)` of an earlier statement at the same coordinates (its axes must
@@ -43,6 +44,7 @@ struct RegionInput {
   std::string tensor;
   DType type = DType::f32;
   std::vector<Expr> shape;  ///< over symbols; row-major strides follow
+  bool constant = false;    ///< a constant of the model
 };
 
 /// Roles that attention detection names; for messages and `explain` only. Nothing below the regions reads them.

@@ -56,12 +56,9 @@ class Parser {
     AICF_RETURN_IF_ERROR(head.expect_word("region"));
     AICF_TRY(region_.name, head.name());
     AICF_TRY(const std::string kind, head.name());
-    bool known = false;
-    for (const RegionKind k : {RegionKind::attention, RegionKind::normalisation, RegionKind::reduction,
-                               RegionKind::contraction, RegionKind::map}) {
-      if (kind == name(k)) region_.kind = k, known = true;
-    }
-    if (!known) return head.error(fmt::format("'{}' is not a kind of region", kind));
+    const auto parsed = parse_region_kind(kind);
+    if (!parsed) return head.error(fmt::format("'{}' is not a kind of region", kind));
+    region_.kind = *parsed;
     AICF_RETURN_IF_ERROR(head.expect('{'));
     for (std::size_t i = 1; i < lines_.size(); ++i) {
       Cursor line(lines_[i], place_);
@@ -212,7 +209,8 @@ class Parser {
 std::string to_string(const Region& region) {
   std::string out = fmt::format("region {} {} {{\n", name_text(region.name), name(region.kind));
   const std::set<std::string> symbols = all_symbols(region);
-  if (!symbols.empty()) out += fmt::format("  symbols {}\n", join(std::vector<std::string>(symbols.begin(), symbols.end())));
+  if (!symbols.empty())
+    out += fmt::format("  symbols {}\n", join(std::vector<std::string>(symbols.begin(), symbols.end())));
   out += fmt::format("  axes    {}\n", axes_text(region.axes));
   if (!region.origin.empty()) out += fmt::format("  from    {}\n", join_quoted(region.origin));
   if (const auto& r = region.roles) {

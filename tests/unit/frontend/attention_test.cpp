@@ -130,6 +130,9 @@ TEST(Attention, MasksBroadcastFromTheRightAndMayBeShort) {
   Zeros z(1, 4);
   z.operands.push_back(z.add("mask", tensor(DType::f32, {1, 2}, {0, 0})));
   expect_rows(z.result({}), {1.5});
+  Zeros boolean(1, 4);
+  boolean.operands.push_back(boolean.add("mask", tensor(DType::boolean, {1, 2}, {0, 1})));
+  expect_rows(boolean.result({}), {2});
 }
 
 TEST(Attention, GroupsOfHeadsInRank3) {

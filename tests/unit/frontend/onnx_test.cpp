@@ -16,10 +16,10 @@
 namespace aicf {
 namespace {
 
-using ::testing::HasSubstr;
 using test::expect_near;
 using test::ramp;
 using test::tensor;
+using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
 /// A folder that goes away with the test.
@@ -45,8 +45,10 @@ class Onnx : public ::testing::Test {
     t.mutable_shape();
     for (const std::string& dim : shape) {
       auto& d = *t.mutable_shape()->add_dim();
-      if (std::isdigit(static_cast<unsigned char>(dim[0])) != 0) d.set_dim_value(std::stoll(dim));
-      else if (dim != "?") d.set_dim_param(dim);
+      if (!dim.empty() && std::isdigit(static_cast<unsigned char>(dim[0])) != 0)
+        d.set_dim_value(std::stoll(dim));
+      else if (!dim.empty())
+        d.set_dim_param(dim);
     }
   }
   void input(const std::string& name, const std::vector<std::string>& shape, int type = onnx::TensorProto::FLOAT) {
@@ -54,7 +56,8 @@ class Onnx : public ::testing::Test {
   }
   void output(const std::string& name) { graph().add_output()->set_name(name); }
 
-  onnx::NodeProto& node(const std::string& op, const std::vector<std::string>& inputs, const std::vector<std::string>& outputs) {
+  onnx::NodeProto& node(const std::string& op, const std::vector<std::string>& inputs,
+                        const std::vector<std::string>& outputs) {
     auto& n = *graph().add_node();
     n.set_op_type(op);
     for (const auto& i : inputs) n.add_input(i);
@@ -68,7 +71,8 @@ class Onnx : public ::testing::Test {
     for (const std::int64_t d : dims) t.add_dims(d);
     return t;
   }
-  void external(onnx::TensorProto& t, const std::string& location, const std::string& offset = {}, const std::string& length = {}) {
+  void external(onnx::TensorProto& t, const std::string& location, const std::string& offset = {},
+                const std::string& length = {}) {
     t.set_data_location(onnx::TensorProto::EXTERNAL);
     const auto set = [&](const char* key, const std::string& value) {
       if (value.empty()) return;
@@ -217,7 +221,8 @@ TEST_F(Onnx, ExternalDataNeverLeavesTheFolder) {
 
 TEST_F(Onnx, ConstantsOfEveryKind) {
   using A = onnx::AttributeProto;
-  const auto constant = [&](const std::string& out, const std::string& key, A::AttributeType type) -> onnx::AttributeProto& {
+  const auto constant = [&](const std::string& out, const std::string& key,
+                            A::AttributeType type) -> onnx::AttributeProto& {
     auto& a = *node("Constant", {}, {out}).add_attribute();
     a.set_name(key);
     a.set_type(type);
@@ -259,7 +264,7 @@ TEST_F(Onnx, InitializersThatAreInputsToo) {
 }
 
 TEST_F(Onnx, SizesAreNumbersSymbolsOrExpressions) {
-  input("x", {"2", "batch", "past + seq", "?", "s 0"});
+  input("x", {"2", "batch", "past + seq", "?", "s 0", "?", ""});
   node("Abs", {"x"}, {"y"});
   output("y");
   const auto graph = read();
@@ -270,6 +275,8 @@ TEST_F(Onnx, SizesAreNumbersSymbolsOrExpressions) {
   EXPECT_TRUE(provably_equal(shape[2], Expr::symbol("past") + Expr::symbol("seq")));
   EXPECT_EQ(shape[3], Expr::symbol("x_d3"));
   EXPECT_EQ(shape[4], Expr::symbol("s 0"));
+  EXPECT_EQ(shape[5], Expr::symbol("x_d5"));
+  EXPECT_EQ(shape[6], Expr::symbol("x_d6"));
 }
 
 TEST_F(Onnx, FunctionsAreExpandedWhereTheyAreCalled) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "mir/kernel/search.h"
@@ -89,6 +90,18 @@ TEST_P(Placement, GraphIsInProgramOrder) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, Placement, ::testing::ValuesIn(aicf::testing::placement_cases()),
                          [](const auto& info) { return info.param.name; });
+
+TEST(PlacementGolden, EveryFileHasACase) {
+  std::set<std::string> wanted;
+  for (const PlacementCase& c : aicf::testing::placement_cases()) {
+    wanted.insert(c.name + ".placement");
+    wanted.insert(c.region + ".region");
+  }
+  std::set<std::string> there;
+  for (const auto& entry : std::filesystem::directory_iterator(aicf::testing::golden_path("")))
+    there.insert(entry.path().filename().string());
+  EXPECT_EQ(there, wanted);
+}
 
 // ---- facts worked out by hand ------------------------------------------------------------------------------------
 

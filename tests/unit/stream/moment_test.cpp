@@ -20,7 +20,7 @@ const std::string deviation = mean + "  d: f32[r, n] = X[r, n] - mean\n";
 const std::string row_output = "output y as Y: f32[2, len] at [r, n]";
 
 /// Lengths above one: the variance of one element is 0 and relative errors mean nothing.
-const std::vector<std::int64_t> several{2, 3, 7, 31, 64, 127, 500};
+const std::vector<std::int64_t> several{2, 3, 7, 31, 127};
 
 TEST(Moments, Mean) {
   check({.text = rows(mean + "  y: f32[r] = mean\n"), .scale = 1e-3, .lengths = {1, 2, 7, 127}});

@@ -55,7 +55,7 @@ class VulkanBackend final : public Backend {
     };
     bool software = device_name.find("llvmpipe") != std::string::npos || device_name.find("SwiftShader") != std::string::npos;
     // Mesa before 23 compiles loads cheaply and shuffles dearly.
-    std::string base = !software ? "navi31" : property("driver_major", 25) < 23 && device_name.find("llvmpipe") != std::string::npos ? "lavapipe-22" : "lavapipe";
+    std::string base = !software ? "navi31" : property("driver_version", 25 << 22) < (23 << 22) && device_name.find("llvmpipe") != std::string::npos ? "lavapipe-22" : "lavapipe";
     auto model = profile(base);
     AICF_CHECK(model.has_value(), "the profile " + base);
     if (!software || device_name.find("llvmpipe") == std::string::npos) model->title = fmt::format("{} (figures of {})", device_name, base);

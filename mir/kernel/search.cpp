@@ -291,10 +291,10 @@ void Enumerator::consider(const Schedule& base) {
 void Enumerator::with_lanes(const std::string& lane_axis) {
   const std::int64_t lanes = space_.subgroup_size;
   bool streamed = lane_axis == stream_;
-  // The other parallel axis with the most elements takes registers too.
+  // Another parallel axis takes registers too where that reuses a load: some tile does not have it.
   std::string other;
   for (const std::string& a : region_.parallel)
-    if (a != lane_axis && extent_.at(a) > 1) other = a;
+    if (a != lane_axis && extent_.at(a) > 1 && !every_tile_has(a)) other = a;
   bool contiguous = std::ranges::any_of(tiles_, [&](const TileDecl* t) { return vectorizable(*t, lane_axis); });
   std::int64_t lane_size = std::min(lanes, next_power(extent_.at(lane_axis)));
   auto used = [](const std::vector<int>& options, std::int64_t extent) {
@@ -327,9 +327,12 @@ void Enumerator::with_lanes(const std::string& lane_axis) {
             }
             if (streamed && other.empty() && subgroups > 1) continue;
             // Lanes that a short axis leaves over go to the other parallel axis.
-            if (lane_size < lanes && !other.empty()) {
-              std::int64_t more = std::min(lanes / lane_size, next_power(extent_.at(other)));
-              if (more > 1) s.axes[other].factors.insert(s.axes[other].factors.begin(), {Level::lane, more});
+            if (lane_size < lanes) {
+              std::string spare = other;
+              for (const std::string& a : region_.parallel)
+                if (spare.empty() && a != lane_axis && extent_.at(a) > 1) spare = a;
+              std::int64_t more = spare.empty() ? 1 : std::min(lanes / lane_size, next_power(extent_.at(spare)));
+              if (more > 1) s.axes[spare].factors.insert(s.axes[spare].factors.begin(), {Level::lane, more});
             }
             if (!stream_.empty() && !streamed) s.axes[stream_].factors = {{Level::reg, j}};
             for (const std::string& h : held_) {
@@ -372,7 +375,7 @@ std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& 
       if (plan.size(Level::lane) > 1) form += axis + ",";
     for (const auto& [tile, plan] : s.tiles) form += name(plan.delivery);
     form += s.split > 1 ? "split" : "";
-    if (per_form[form]++ >= 12 || out.size() >= space_.most) continue;
+    if (per_form[form]++ >= (forced_.empty() ? 16 : 4096) || out.size() >= space_.most) continue;
     out.push_back(std::move(s));
   }
   return out;

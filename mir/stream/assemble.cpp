@@ -169,12 +169,15 @@ Expr Assembler::put_along(const Statement& s, const Place& p) {
 }
 
 Expr Assembler::put_invariant(const Statement& s, const Place& p) {
-  if (auto it = invariant_.find(s.name); it != invariant_.end()) return it->second;
   const int pass = available(Expr::value(s.name, s.type));
+  const auto known = invariant_.find(s.name);
+  // What an earlier finish needs must not stand in a later one.
+  const bool late = known != invariant_.end() && p.where == Place::Where::finish && invariant_pass_.at(s.name) > p.pass;
+  if (known != invariant_.end() && !late) return known->second;
   Place home = p;
   if (pass >= 0) {
     home = {Place::Where::finish, pass, false, {}};
-  } else if (p.where == Place::Where::step) {
+  } else if (p.where == Place::Where::step || late) {
     home = {Place::Where::prologue, -1, false, {}};
   }
   const bool here = p.where != Place::Where::step;
@@ -187,18 +190,22 @@ Expr Assembler::put_invariant(const Statement& s, const Place& p) {
     local.type = s.type;
     local.axes = s.axes;
     local.origin = s.origin;
+    invariant_pass_[s.name] = pass;
     return invariant_[s.name] = define(local.name, local, home);
   }
   const bool leaf =
       s.over.empty() && (s.body.args().empty() || s.body.op() == Op::load || problem_.is_index_only(s.body));
   if (leaf || (here && inlines(s, p))) return put(s.body, home, {});
   StepStatement local;
-  local.name = s.name;
+  local.name = late ? names_.fresh(s.name) : s.name;
   local.type = s.type;
   local.axes = s.axes;
   local.over = s.over;
   local.reduce = s.reduce;
   local.origin = s.origin;
+  invariant_pass_[s.name] = home.where == Place::Where::prologue ? -1
+                            : home.where == Place::Where::finish ? home.pass
+                                                                 : static_cast<int>(along_.size());
   home.span = spanned(s.axes, s.over);
   local.body = put(s.body, home, {});
   return invariant_[s.name] = define(local.name, local, home);
@@ -449,6 +456,50 @@ void Assembler::settle_maxima() {
   }
 }
 
+namespace {
+
+/// The coordinate of `axis` at which a guard turns: n < c holds before it, c <= n from it on.
+struct Turn {
+  Expr at;
+  bool before;
+};
+
+std::optional<Turn> turn(const Expr& guard, const std::string& axis) {
+  if (!guard || (guard.op() != Op::lt && guard.op() != Op::le)) return std::nullopt;
+  const auto sides = as_affine(simplify(guard.args()[1] - guard.args()[0]), {axis});
+  if (!sides || sides->coefficients.size() != 1) return std::nullopt;
+  const Expr& slope = sides->coefficients.begin()->second;
+  if (!axes_of(sides->offset).empty() || !values_of(sides->offset).empty()) return std::nullopt;
+  const Expr strict = guard.op() == Op::lt ? Expr(0) : Expr(1);
+  if (slope.is_constant(-1)) return Turn{simplify(sides->offset + strict), true};  // n < offset (+ 1 for <=)
+  if (slope.is_constant(1))
+    return Turn{simplify(Expr(1) - strict - sides->offset), false};  // −offset < n, −offset <= n
+  return std::nullopt;
+}
+
+/// The parts of a stream that load different tiles, from the tiles' guards; empty when all load all.
+std::vector<Segment> segments_of(const Stream& s, const Expr& extent) {
+  std::vector<std::pair<const TileDecl*, Turn>> turns;
+  Expr at;
+  for (const TileDecl& t : s.tiles) {
+    const auto found = turn(t.guard, s.axis);
+    if (!found) continue;
+    if (at && !provably_equal(at, found->at)) return {};  // one boundary is what concatenated producers have
+    at = found->at;
+    turns.emplace_back(&t, *found);
+  }
+  if (!at) return {};
+  std::vector<Segment> parts{{Expr(0), at, {}}, {at, extent, {}}};
+  for (const TileDecl& t : s.tiles) {
+    const auto found = std::ranges::find(turns, &t, [](const auto& x) { return x.first; });
+    if (found == turns.end() || found->second.before) parts[0].tiles.push_back(t.name);
+    if (found == turns.end() || !found->second.before) parts[1].tiles.push_back(t.name);
+  }
+  return parts;
+}
+
+}  // namespace
+
 Attempt<StreamingRegion> Assembler::run() {
   const Region& region = problem_.region();
   out_.name = region.name;
@@ -490,6 +541,7 @@ Attempt<StreamingRegion> Assembler::run() {
     if (pass_of_output(o) < 0) store(o, {Place::Where::epilogue, -1, false, {}});
   }
   settle_maxima();
+  for (Stream& stream : out_.streams) stream.segments = segments_of(stream, region.axis(stream.axis).extent);
   if (failure_) return std::unexpected(*failure_);
   return std::move(out_);
 }

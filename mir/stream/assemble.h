@@ -60,6 +60,7 @@ class Assembler {
   std::map<std::string, std::vector<std::string>> axes_;  // of everything defined
   std::vector<std::map<std::string, Expr>> along_;        // per pass: values of its step
   std::map<std::string, Expr> invariant_;                 // values of prologue, finishes and epilogue
+  std::map<std::string, int> invariant_pass_;             // the pass whose finish defines it; −1 the prologue
   std::vector<std::set<std::string>> emitted_items_;      // per pass: finish items
   std::map<std::pair<int, Expr>, Expr> apart_;            // arithmetic taken out of steps, by pass (−1: once)
   std::map<std::string, Expr> differences_;               // of centred means, by printed expression

@@ -339,6 +339,24 @@ class Evaluator {
     return all;
   }
 
+  /// The segment that holds coordinate `at`; shortens `length` to its end.
+  const Segment* segment_at(const Stream& s, std::int64_t at, std::int64_t& length) {
+    for (const Segment& g : s.segments) {
+      const auto begin = evaluate_int(g.begin, options_.symbols), end = evaluate_int(g.end, options_.symbols);
+      if (!begin || !end || at < *begin || at >= *end) continue;
+      length = std::min(length, *end - at);
+      return &g;
+    }
+    return nullptr;
+  }
+
+  /// A tile that the segment does not load: whoever reads it sees NaN.
+  void poison(const TileDecl& t) {
+    Block b = block_of(t.axes);
+    std::ranges::fill(b.data, std::numeric_limits<double>::quiet_NaN());
+    values_[t.name] = std::move(b);
+  }
+
   void run_part(const Stream& s, std::int64_t begin, std::int64_t end) {
     initialise(s);
     Part part;
@@ -349,10 +367,14 @@ class Evaluator {
         length = std::min(length, std::max<std::int64_t>(1, options_.steps[std::min(step, options_.steps.size() - 1)]));
       }
       ++step;
+      const Segment* segment = segment_at(s, at, length);
       block_[s.axis] = {at, at + length};
       at += length;
       if (skipped(s)) continue;
-      for (const TileDecl& t : s.tiles) load(t);
+      for (const TileDecl& t : s.tiles) {
+        const bool wanted = !segment || std::ranges::find(segment->tiles, t.name) != segment->tiles.end();
+        wanted ? load(t) : poison(t);
+      }
       part.before.clear();
       for (const StateDecl& d : s.states) part.before[d.name] = values_.at(d.name);
       statements(s.step, &s, &part);

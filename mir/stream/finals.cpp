@@ -294,6 +294,9 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
     r.unset_by = about;
     value = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(about)]), nan_of(type), value);
   }
+  if (const std::string& selected = r.selected[i]; !selected.empty()) {
+    value = Expr::select(Expr::value(selected, DType::boolean), value, Expr::constant(type, 0));
+  }
   if (t.condition) value = Expr::select(finished(t.condition), value, Expr::constant(type, 0));
   // Reduced axes that the factors vary over.
   const std::vector<std::string> all = others(*r.statement);

@@ -617,6 +617,11 @@ Attempt<void> PassStates::allocate() {
       auto index = closed_moment(m, current_->name, current_->type);
       if (!index) return fails(index.error());
       r.moments.push_back(*index);
+      // Factors outside may be NaN for rows that select nothing: whether any element was selected is a state of its
+      // own.
+      const bool bare = t.coefficient.trivial() && t.linears.empty() && !t.exp_x;
+      r.selected.push_back(
+          t.indicator && !bare ? plain(ReduceOp::any, t.indicator, m.over, current_->name + "_selected", false) : "");
     }
   }
   // References move before their groups: pivots rest on nothing of the step.

@@ -95,9 +95,10 @@ class PassStates {
     std::vector<Term> terms;           // sums of floats; rewritten by allocate()
     std::optional<Monotone> monotone;  // maxima and minima of mixed bodies
     std::vector<std::pair<std::string, std::string>> laws;
-    std::vector<int> moments{};        // of each term
-    std::string maximum{}, minimum{};  // states: a plain reduction's, or the extremes of a monotone one
-    int unset_by = -1;                 // exponential whose m = -inf makes the result NaN
+    std::vector<int> moments{};           // of each term
+    std::vector<std::string> selected{};  // of each term: the state that says whether its indicator ever held, or ""
+    std::string maximum{}, minimum{};     // states: a plain reduction's, or the extremes of a monotone one
+    int unset_by = -1;                    // exponential whose m = -inf makes the result NaN
   };
   struct Plain {
     ReduceOp op;

@@ -43,6 +43,22 @@ TEST(Cascade, WeightedVariance) {
          .lengths = lengths});
 }
 
+TEST(Cascade, DifferencesFromMaximumAndMean) {
+  // Powers about the maximum beside powers about a weighted mean.
+  const std::string mixed = about_maximum + R"(
+  u: f32[r] = sum(p / l * V[r, n] over n)
+  y: f32[r] = sum(p * (X[r, n] - m) * (V[r, n] - u) * (V[r, n] - u) over n)
+)";
+  check({.text = rows(mixed), .data = tame_data, .scale = 10, .lengths = lengths});
+  // With the bare power about the maximum as well, one group would repair its own reference: the later sum waits.
+  const std::string both = mixed + "  h: f32[r] = sum(p * (X[r, n] - m) over n)\n";
+  check({.text = rows(both, "output y as Y: f32[2] at [r]\n  output h as H: f32[2] at [r]"),
+         .data = tame_data,
+         .passes = 2,
+         .scale = 10,
+         .lengths = lengths});
+}
+
 TEST(Cascade, LogOfWeightedSum) {
   check({.text = rows(about_maximum +
                       "  z: f32[r] = sum(p * V[r, n] * V[r, n] over n)\n  y: f32[r] = log(z) + m - log(l)\n"),

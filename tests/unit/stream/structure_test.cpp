@@ -88,6 +88,10 @@ TEST(Structure, PastAndNewKeysAreGuardedLoads) {
   int guarded = 0;
   for (const TileDecl& t : r.streams[0].tiles) guarded += t.guard ? 1 : 0;
   EXPECT_EQ(guarded, 2);  // past and new, not V
+  ASSERT_EQ(r.streams[0].segments.size(), 2u);
+  EXPECT_EQ(to_string(r.streams[0].segments[0].end), "len");
+  EXPECT_EQ(r.streams[0].segments[0].tiles, (std::vector<std::string>{"P", "V"}));
+  EXPECT_EQ(r.streams[0].segments[1].tiles, (std::vector<std::string>{"K", "V"}));
   check(c);
 }
 

@@ -1,0 +1,162 @@
+#include "tests/numeric/harness.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "mir/graph/oracle.h"
+
+namespace aicf::numeric {
+
+namespace {
+
+std::string models_folder() {
+  return std::string(AICF_TESTS_DIR) + "/models/";
+}
+
+std::vector<CorpusCase> read_corpus() {
+  std::ifstream in(models_folder() + "index.json");
+  const nlohmann::json index = nlohmann::json::parse(in);
+  std::vector<CorpusCase> out;
+  for (const auto& j : index.at("cases")) {
+    CorpusCase c;
+    c.name = j.at("name");
+    if (j.at("stage") != 1 || c.name.find("-f16-") != std::string::npos) continue;
+    if (j.contains("needs")) c.needs = models_folder() + c.name + "/" + std::string(j.at("needs"));
+    c.attention_sites = j.at("attention_sites");
+    c.absolute = j.at("tolerance").at("abs");
+    c.relative = j.at("tolerance").at("rel");
+    c.emulation = j.at("emulation");
+    c.dynamic = !j.at("dynamic_dims").empty();
+    for (const auto& r : j.at("runs"))
+      c.runs.push_back(
+          {models_folder() + std::string(r.at("inputs")), models_folder() + std::string(r.at("expected"))});
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string CorpusCase::model() const {
+  return models_folder() + name + "/model.onnx";
+}
+
+void PrintTo(const CorpusCase& c, std::ostream* out) {
+  *out << c.name;
+}
+
+const std::vector<CorpusCase>& corpus() {
+  static const std::vector<CorpusCase> cases = read_corpus();
+  return cases;
+}
+
+const CorpusCase& corpus_case(const std::string& name) {
+  const auto it = std::ranges::find(corpus(), name, &CorpusCase::name);
+  AICF_CHECK(it != corpus().end(), name);
+  return *it;
+}
+
+std::string test_name(std::string text) {
+  std::ranges::replace_if(
+      text, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); }, '_');
+  return text;
+}
+
+Result<Place> open_place(const std::string& id) {
+  Place place{id, nullptr, {}};
+  AICF_TRY(place.device, open_device(id));
+  const DeviceInfo& info = place.device->info();
+  for (const Backend* b : backends()) {
+    auto model = b->model_of(info.driver, info.name, info.properties);
+    if (!model) continue;
+    const BinaryKind kind = info.driver == "cuda_emulation" ? BinaryKind::cuda_source : b->binary_kind();
+    place.target = {id, b, std::move(*model), kind, info.driver};
+    return place;
+  }
+  return unsupported("no backend compiles for '" + id + "'");
+}
+
+Result<NamedTensors> named_outputs(const Model& model, const RunResult& run, const NamedTensors& inputs,
+                                   const Sizes& symbols) {
+  NamedTensors out;
+  for (const auto& [output, node] : model.output_of) {
+    if (const auto it = run.outputs.find(node); it != run.outputs.end()) {
+      out[output] = it->second;
+      continue;
+    }
+    // Handed through: an input or a constant of the model.
+    AICF_TRY(NamedTensors through, evaluate_graph(model.graph, model.constants, inputs, symbols, {node}));
+    out[output] = through.at(node);
+  }
+  return out;
+}
+
+Result<Outcome> run_model(Place& place, const Model& model, const NamedTensors& inputs, const Sizes& symbols,
+                          const CompileOptions& options) {
+  Outcome out;
+  AICF_TRY(out.compiled, compile(model.graph, model.constants, place.target, options));
+  AICF_TRY(auto executor, Executor::create(*place.device, out.compiled.program));
+  AICF_TRY(out.run, executor->run(inputs, symbols));
+  AICF_TRY(out.outputs, named_outputs(model, out.run, inputs, symbols));
+  return out;
+}
+
+Result<NamedTensors> reference(const Model& model, const NamedTensors& inputs, const Sizes& symbols) {
+  AICF_TRY(NamedTensors values, evaluate_graph(model.graph, model.constants, inputs, symbols));
+  NamedTensors out;
+  for (const auto& [output, node] : model.output_of) out[output] = values.at(node);
+  return out;
+}
+
+::testing::AssertionResult within(const NamedTensors& actual, const NamedTensors& expected, double absolute,
+                                  double relative) {
+  for (const auto& [name, e] : expected) {
+    const auto it = actual.find(name);
+    if (it == actual.end()) return ::testing::AssertionFailure() << "no output '" << name << "'";
+    const Tensor& a = it->second;
+    if (a.shape() != e.shape())
+      return ::testing::AssertionFailure() << fmt::format("'{}' has the shape [{}] instead of [{}]", name,
+                                                          fmt::join(a.shape(), ", "), fmt::join(e.shape(), ", "));
+    double largest = 0, error = 0;
+    std::int64_t worst = -1;
+    for (std::int64_t i = 0; i < e.size(); ++i) {
+      const double x = a.at(i), y = e.at(i);
+      if (std::isfinite(y)) largest = std::max(largest, std::fabs(y));
+      if ((std::isnan(x) && std::isnan(y)) || x == y) continue;
+      if (!std::isfinite(x) || !std::isfinite(y))
+        return ::testing::AssertionFailure() << fmt::format("'{}'[{}] is {} instead of {}", name, i, x, y);
+      if (std::fabs(x - y) > error) error = std::fabs(x - y), worst = i;
+    }
+    if (error > absolute && error > relative * largest)
+      return ::testing::AssertionFailure()
+             << fmt::format("'{}'[{}] is {} instead of {}: error {:.3g}, largest expected {:.3g}", name, worst,
+                            a.at(worst), e.at(worst), error, largest);
+  }
+  return ::testing::AssertionSuccess();
+}
+
+::testing::AssertionResult same_bits(const NamedTensors& a, const NamedTensors& b) {
+  if (a.size() != b.size()) return ::testing::AssertionFailure() << a.size() << " tensors and " << b.size();
+  for (const auto& [name, x] : a) {
+    const auto it = b.find(name);
+    if (it == b.end()) return ::testing::AssertionFailure() << "no tensor '" << name << "'";
+    const Tensor& y = it->second;
+    if (x.type() != y.type() || x.shape() != y.shape())
+      return ::testing::AssertionFailure() << "'" << name << "' differs in type or shape";
+    for (std::int64_t i = 0; i < x.size(); ++i) {
+      const double p = x.at(i), q = y.at(i);
+      if (std::isnan(p) && std::isnan(q)) continue;
+      if (p != q || std::signbit(p) != std::signbit(q))
+        return ::testing::AssertionFailure() << fmt::format("'{}'[{}] is {} and {}", name, i, p, q);
+    }
+  }
+  return ::testing::AssertionSuccess();
+}
+
+}  // namespace aicf::numeric

@@ -149,4 +149,44 @@ void detect_attention(Region& region) {
   }
 }
 
+std::map<std::string, std::string> usual_names(const Region& region, const StreamingRegion& streaming) {
+  std::map<std::string, std::string> names;
+  if (!region.roles) return names;
+  auto tile = [&](const TileDecl& t) {
+    if (t.tensor == region.roles->q && !contains(t.axes, "kv")) names[t.name] = "q";
+    else if (t.tensor == region.roles->k && contains(t.axes, "d")) names[t.name] = "k";
+    else if (t.tensor == region.roles->v) names[t.name] = "v";
+  };
+  for (const TileDecl& t : streaming.tiles) tile(t);
+  for (const Stream& s : streaming.streams) {
+    for (const TileDecl& t : s.tiles) tile(t);
+    if (s.axis != "kv") continue;
+    for (const StateDecl& d : s.states) {
+      bool reference = std::ranges::any_of(s.repairs, [&](const RepairGroup& g) { return contains(g.references, d.name); });
+      bool row = !contains(d.axes, "e");
+      if (reference && (d.reduce == ReduceOp::max || d.reduce == ReduceOp::maxnum)) {
+        names[d.name] = "m";
+        names[d.name + "_safe"] = "m_safe";
+      } else if (row && d.reduce == ReduceOp::sum && !reference) {
+        names[d.name] = "l";
+        names[d.name + "_final"] = "l_final";
+      } else if (!row) {
+        names[d.name] = "o";
+      }
+    }
+    // s is what the maximum reads, p what the sums read.
+    for (const StepStatement& x : s.step) {
+      if (x.kind == StepStatement::Kind::local && !x.over.empty()) names[x.name] = "qk";
+    }
+    for (const StepStatement& x : s.step) {
+      if (x.kind != StepStatement::Kind::update || x.body.op() != Op::value) continue;
+      auto local = std::ranges::find_if(s.step, [&](const StepStatement& l) { return l.kind == StepStatement::Kind::local && l.name == x.body.name(); });
+      if (local == s.step.end()) continue;
+      if (x.reduce == ReduceOp::max || x.reduce == ReduceOp::maxnum) names[local->name] = "s";
+      else if (local->over.empty()) names[local->name] = "p";
+    }
+  }
+  return names;
+}
+
 }  // namespace aicf

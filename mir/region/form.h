@@ -6,6 +6,7 @@
 // asked of the derivation (mir/stream); what is refused is cut off, recorded, and becomes a region of its own.
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -43,5 +44,7 @@ Result<RegionPlan> form_regions(const Graph& graph, const FormOptions& options =
 /// (q, k, v, scale and mask program, normalised axis) and gives its axes their usual names. Other regions stay as they
 /// are, those too whose k and v are both constants of the model: two layers of weights, not attention.
 void detect_attention(Region& region);
+/// The usual short names of an attention region's tiles, states and locals (q, k, v, s, m, p, l, o) for its streaming form.
+std::map<std::string, std::string> usual_names(const Region& region, const StreamingRegion& streaming);
 
 }  // namespace aicf

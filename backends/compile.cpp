@@ -10,6 +10,7 @@
 #include "mir/kernel/print_source.h"
 #include "mir/memory/checker.h"
 #include "mir/memory/plan.h"
+#include "mir/memory/rename.h"
 
 namespace aicf {
 
@@ -74,6 +75,109 @@ void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary&
   program_.launches.push_back(std::move(l));
 }
 
+// The search for schedules, once per form: regions that differ only in names share it.
+class ScheduleBook {
+ public:
+  ScheduleBook(const Target& target, const ScheduleOptions& options) : target_(target), options_(options) {}
+
+  /// Best first, in the region's own names.
+  Result<std::vector<Schedule>> ranked(const StreamingRegion& region) {
+    Form form = form_of(region);
+    auto [it, inserted] = known_.try_emplace(form.text);
+    if (inserted) {
+      auto found = target_.backend->choose_schedule(region, target_.model, options_);
+      if (!found) {
+        known_.erase(it);
+        return std::unexpected(found.error());
+      }
+      for (ChosenSchedule& c : *found) it->second.push_back(with_names(c.scheduled.schedule, form.tiles, true));
+    }
+    std::vector<Schedule> out;
+    for (const Schedule& s : it->second) out.push_back(with_names(s, form.tiles, false));
+    return out;
+  }
+
+  /// The best that lowers.
+  Result<ChosenSchedule> choose(const StreamingRegion& region) {
+    AICF_TRY(std::vector<Schedule> schedules, ranked(region));
+    Diagnostic last;
+    for (Schedule& s : schedules) {
+      ChosenSchedule out{{region, std::move(s)}, {}, {}};
+      auto lowered = lower(out.scheduled);
+      if (!lowered) {
+        last = lowered.error();
+        continue;
+      }
+      out.lowered = std::move(*lowered);
+      for (const Kernel& k : out.lowered.kernels) {
+        auto program = expand(k);
+        if (!program) return std::unexpected(program.error());
+        out.programs.push_back(std::move(*program));
+      }
+      return out;
+    }
+    return std::unexpected(last);
+  }
+
+ private:
+  struct Form {
+    std::string text;                ///< the region's text under neutral names
+    std::vector<std::string> tiles;  ///< own names, in order of declaration
+  };
+
+  static Form form_of(const StreamingRegion& region) {
+    Form form;
+    StreamingRegion r = region;
+    r.name = "region";
+    r.kind = RegionKind::map;
+    r.origin.clear();
+    r.certificate = {};
+    std::map<std::string, std::string> values, tensors;
+    auto tensor = [&](std::string& t) { t = tensors.try_emplace(t, fmt::format("tensor{}", tensors.size())).first->second; };
+    auto tile = [&](TileDecl& t) {
+      form.tiles.push_back(t.name);
+      values.try_emplace(t.name, fmt::format("value{}", values.size()));
+      tensor(t.tensor);
+    };
+    auto statements = [&](std::vector<StepStatement>& list) {
+      for (StepStatement& s : list) {
+        s.origin.clear();
+        if (s.kind == StepStatement::Kind::store) tensor(s.name);
+        else values.try_emplace(s.name, fmt::format("value{}", values.size()));
+      }
+    };
+    for (TileDecl& t : r.tiles) tile(t);
+    statements(r.prologue);
+    for (Stream& s : r.streams) {
+      for (TileDecl& t : s.tiles) tile(t);
+      for (StateDecl& d : s.states) values.try_emplace(d.name, fmt::format("value{}", values.size()));
+      statements(s.step);
+      statements(s.finish);
+      for (RepairGroup& g : s.repairs) g.law.clear();
+    }
+    statements(r.epilogue);
+    rename_values(r, values);
+    form.text = to_string(r);
+    return form;
+  }
+
+  // Tile names of a schedule to positions and back.
+  static Schedule with_names(const Schedule& s, const std::vector<std::string>& tiles, bool neutral) {
+    Schedule out = s;
+    out.tiles.clear();
+    for (std::size_t i = 0; i < tiles.size(); ++i) {
+      std::string position = fmt::format("#{}", i);
+      auto it = s.tiles.find(neutral ? tiles[i] : position);
+      if (it != s.tiles.end()) out.tiles[neutral ? position : tiles[i]] = it->second;
+    }
+    return out;
+  }
+
+  const Target& target_;
+  const ScheduleOptions& options_;
+  std::map<std::string, std::vector<Schedule>> known_;
+};
+
 }  // namespace
 
 Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& constants, const Target& target,
@@ -87,9 +191,10 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   FormOptions form;
   form.fuse = options.fuse;
   form.row_capacity = static_cast<std::int64_t>(target.model.value_or("row_capacity", 520));
+  ScheduleBook book(target, options.schedule);
   form.cost = [&](const StreamingRegion& region) -> Result<double> {
-    AICF_TRY(std::vector<ChosenSchedule> choices, target.backend->choose_schedule(region, target.model, options.schedule));
-    return choices.front().scheduled.schedule.predicted.total;
+    AICF_TRY(std::vector<Schedule> ranked, book.ranked(region));
+    return ranked.front().predicted.total;
   };
   AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
   out.refusals = std::move(plan.refusals);
@@ -103,8 +208,8 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   int done = 0;
   for (PlannedRegion& p : plan.regions) {
     if (options.progress) options.progress(p.region.name, done++, static_cast<int>(plan.regions.size()));
-    AICF_TRY(std::vector<ChosenSchedule> choices, target.backend->choose_schedule(p.streaming, target.model, options.schedule));
-    CompiledRegion compiled{std::move(p.region), std::move(choices.front()), {}, {}};
+    AICF_TRY(ChosenSchedule chosen, book.choose(p.streaming));
+    CompiledRegion compiled{std::move(p.region), std::move(chosen), {}, {}};
     AICF_TRY(PlacementPlan placement, plan_placement(compiled.chosen.scheduled, compiled.chosen.lowered));
     AICF_RETURN_IF_ERROR(check_placement(placement, static_cast<std::int64_t>(target.model.value_or(
                                                          "shared_per_block", target.model.value_or("workgroup_memory", 16384)))));

@@ -15,6 +15,8 @@ ScheduleSpace cuda_space(const DeviceModel& model) {
   space.row_registers = {1, 2, 4, 8};
   space.step_registers = {1, 4, 8, 16, 32};
   space.row_padding = 4;
+  space.splits = {1, 2, 4, 8, 16};
+  space.split_below = 2 * model["units"];
   space.most = 64;
   return space;
 }

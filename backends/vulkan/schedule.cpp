@@ -13,6 +13,8 @@ ScheduleSpace vulkan_space(const DeviceModel& model) {
   space.register_budget = static_cast<int>(model["register_budget"]);
   space.workgroup_bytes = static_cast<std::int64_t>(model["workgroup_memory"]);
   int most = static_cast<int>(model.value_or("subgroups_most", 4));
+  space.splits = {1, 2, 4, 8};
+  space.split_below = 16 * model["units"];
   space.subgroups = {1};
   for (int s = 2; s <= most; s *= 2) space.subgroups.push_back(s);
   if (!model.features.contains("instruction_model") || !model.features.at("instruction_model")) space.row_padding = 1;
@@ -31,7 +33,9 @@ PredictedCost instruction_cost(std::span<const StaticCounts> kernels, const Devi
     double low = m["ns.muladd.live16"], middle = m["ns.muladd.live128"], high = m["ns.muladd.live256"];
     double muladd = live <= 16 ? low : live <= 128 ? low + (middle - low) * (live - 16) / 112 : middle + (high - middle) * std::min(1.5, (live - 128) / 128);
     double scale = k.workgroups * k.subgroups / m["units"] / 1000.0;
-    if (k.workgroups < m["units"]) scale *= m["units"] / std::max(1.0, k.workgroups);
+    // Few work items: the driver's threads share them unevenly (8 took 2.8 times as long as the same work in 16).
+    double full = m["units"] * m["workgroups_per_unit"];
+    if (k.workgroups < full) scale *= std::min(m["units"], full / std::max(1.0, k.workgroups));
     for (const auto& [key, n] : k.counts) {
       std::string kind = key.substr(0, key.find('.'));
       if (kind == "load") us["global loads"] += n * m["ns." + key] * scale;

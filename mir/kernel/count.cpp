@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
+#include <vector>
 
 namespace aicf {
 
@@ -17,15 +19,23 @@ class Counter {
   StaticCounts run();
 
  private:
-  void walk(const ThreadBody& body, double times, bool first);
-  void expression(const Expr& e, double times, bool first);
-  std::string pattern(const Expr& index, int width, double* sectors);
+  struct Pattern {
+    std::string name;
+    double sectors = 0;
+  };
+  void walk(const ThreadBody& body, double times);
+  void expression(const Expr& e, double times);
+  const Pattern& pattern(const Expr& index, int width);
+  Pattern find_pattern(const Expr& index, int width);
+  double trips(const ThreadStatement& loop);
   std::int64_t evaluate(const Expr& e, std::int64_t otherwise) const;
   void add(const std::string& key, double n) { out_.counts[key] += n; }
 
   const ThreadProgram& program_;
   std::map<std::string, std::int64_t> bindings_;
   ExprMap integers_;  ///< integer variables by definition
+  std::map<std::pair<Expr, int>, Pattern> patterns_;  ///< by index without its constant, and width
+  std::vector<std::int64_t> samples_{0};  ///< work items that stand for all
   StaticCounts out_;
 };
 
@@ -34,34 +44,50 @@ std::int64_t Counter::evaluate(const Expr& e, std::int64_t otherwise) const {
   return v ? *v : otherwise;
 }
 
+// The pattern of an index does not depend on its constant part: accesses that share a base share one evaluation.
+const Counter::Pattern& Counter::pattern(const Expr& index, int width) {
+  Expr base = index;
+  if (index.op() == Op::add && index.args()[1].is_constant()) base = index.args()[0];
+  auto [it, inserted] = patterns_.try_emplace({base, width});
+  if (inserted) it->second = find_pattern(index, width);
+  return it->second;
+}
+
 // Addresses of the lanes of one subgroup.
-std::string Counter::pattern(const Expr& index, int width, double* sectors) {
+Counter::Pattern Counter::find_pattern(const Expr& index, int width) {
   Expr full = substitute_values(index, integers_);
   std::set<std::int64_t> touched;
   std::vector<std::int64_t> at;
-  auto saved = bindings_["lane"];
-  bool known = true;
-  for (int lane = 0; lane < program_.subgroup_size && known; ++lane) {
+  for (int lane = 0; lane < program_.subgroup_size; ++lane) {
     bindings_["lane"] = lane;
     auto v = evaluate_int(full, bindings_);
-    if (!v) known = false;
-    else at.push_back(*v);
+    if (!v) break;
+    at.push_back(*v);
   }
-  bindings_["lane"] = saved;
-  if (!known) {
-    *sectors = program_.subgroup_size;
-    return "strided";
-  }
+  bindings_["lane"] = 0;
+  if (static_cast<int>(at.size()) < program_.subgroup_size) return {"strided", static_cast<double>(program_.subgroup_size)};
   for (std::int64_t a : at)
     for (std::int64_t i = a; i < a + width; ++i) touched.insert(i >= 0 ? i / 8 : (i - 7) / 8);
-  *sectors = static_cast<double>(touched.size());
-  if (std::ranges::all_of(at, [&](std::int64_t a) { return a == at[0]; })) return "uniform";
+  double sectors = static_cast<double>(touched.size());
+  if (std::ranges::all_of(at, [&](std::int64_t a) { return a == at[0]; })) return {"uniform", sectors};
   for (std::size_t i = 1; i < at.size(); ++i)
-    if (at[i] != at[0] + static_cast<std::int64_t>(i) * width) return "strided";
-  return "contiguous";
+    if (at[i] != at[0] + static_cast<std::int64_t>(i) * width) return {"strided", sectors};
+  return {"contiguous", sectors};
 }
 
-void Counter::expression(const Expr& e, double times, bool first) {
+// Average trip count over the sampled work items.
+double Counter::trips(const ThreadStatement& loop) {
+  double sum = 0;
+  for (std::int64_t item : samples_) {
+    bindings_["workgroup"] = item;
+    std::int64_t begin = evaluate(loop.begin, 0), end = evaluate(loop.end, 64), step = std::max<std::int64_t>(1, evaluate(loop.step, 1));
+    sum += static_cast<double>(std::max<std::int64_t>(0, (end - begin + step - 1) / step));
+  }
+  bindings_["workgroup"] = 0;
+  return sum / static_cast<double>(samples_.size());
+}
+
+void Counter::expression(const Expr& e, double times) {
   if (!e) return;
   for_each(e, [&](const Expr& x) {
     if (op_arity(x.op()) == 0) return;
@@ -78,11 +104,11 @@ void Counter::expression(const Expr& e, double times, bool first) {
       default: key = real ? "op.select" : "op.integer"; break;
     }
     add(key, times);
-    if (first) add("static.op", 1);
+    add("static.op", 1);
   });
 }
 
-void Counter::walk(const ThreadBody& body, double times, bool first) {
+void Counter::walk(const ThreadBody& body, double times) {
   using Kind = ThreadStatement::Kind;
   for (const ThreadStatement& s : body) {
     int width = static_cast<int>(std::max<std::size_t>(1, s.kind == Kind::load_global || s.kind == Kind::load_shared ? s.names.size() : s.exprs.size()));
@@ -92,49 +118,47 @@ void Counter::walk(const ThreadBody& body, double times, bool first) {
       case Kind::assign:
         if (s.exprs.empty() || !s.exprs[0]) break;
         if (!is_float(s.exprs[0].type()) && s.kind == Kind::declare) integers_[s.names[0]] = substitute_values(s.exprs[0], integers_);
-        expression(s.exprs[0], times, first);
+        expression(s.exprs[0], times);
         break;
       case Kind::load_global:
       case Kind::store_global: {
         bool is_load = s.kind == Kind::load_global;
-        double sectors = 0;
-        std::string p = pattern(s.index, width, &sectors);
-        add((is_load ? "load." : "store.") + p + suffix, times);
-        add(is_load ? "bytes.read" : "bytes.written", times * sectors * 32);
-        if (first) add(is_load ? "static.load" : "static.store", 1);
-        expression(s.index, times, first);
-        expression(s.predicate, times, first);
-        for (const Expr& e : s.exprs) expression(e, times, first);
+        const Pattern& p = pattern(s.index, width);
+        add((is_load ? "load." : "store.") + p.name + suffix, times);
+        add(is_load ? "bytes.read" : "bytes.written", times * p.sectors * 32);
+        add(is_load ? "static.load" : "static.store", 1);
+        expression(s.index, times);
+        expression(s.predicate, times);
+        for (const Expr& e : s.exprs) expression(e, times);
         break;
       }
       case Kind::load_shared:
       case Kind::store_shared:
         add((s.kind == Kind::load_shared ? "shared_load" : "shared_store") + suffix, times);
-        if (first) add("static.shared", 1);
-        expression(s.index, times, first);
-        for (const Expr& e : s.exprs) expression(e, times, first);
+        add("static.shared", 1);
+        expression(s.index, times);
+        for (const Expr& e : s.exprs) expression(e, times);
         break;
       case Kind::shuffle:
         add(s.lane && s.lane.is_constant() ? "shuffle.constant" : "shuffle.dynamic", times);
-        if (first) add("static.shuffle", 1);
+        add("static.shuffle", 1);
         break;
       case Kind::shuffle_xor:
         add("shuffle.xor", times);
-        if (first) add("static.shuffle", 1);
+        add("static.shuffle", 1);
         break;
       case Kind::barrier: add("barrier", times); break;
       case Kind::loop: {
-        std::int64_t begin = evaluate(s.begin, 0), end = evaluate(s.end, 64), step = std::max<std::int64_t>(1, evaluate(s.step, 1));
-        double trips = static_cast<double>(std::max<std::int64_t>(0, (end - begin + step - 1) / step));
-        add("iteration", times * trips);
-        bindings_[s.variable] = begin;
-        walk(s.body, times * trips, first);
+        double n = trips(s);
+        add("iteration", times * n);
+        bindings_[s.variable] = evaluate(s.begin, 0);
+        walk(s.body, times * n);
         bindings_.erase(s.variable);
         break;
       }
       case Kind::branch:
-        expression(s.predicate, times, first);
-        walk(s.body, times, first);
+        expression(s.predicate, times);
+        walk(s.body, times);
         break;
       case Kind::comment: break;
     }
@@ -144,12 +168,14 @@ void Counter::walk(const ThreadBody& body, double times, bool first) {
 // Scalars live at once: from definition to last use in program order; what a loop uses from outside lives through it.
 struct Liveness {
   int position = 0;
-  std::map<std::string, std::pair<int, int>> span;
+  std::unordered_map<std::string, std::pair<int, int>> span;
 
-  void use(const Expr& e) {
+  void use(const Expr& e) {  // statements' expressions are small trees
     if (!e) return;
-    for (const std::string& v : values_of(e))
-      if (auto it = span.find(v); it != span.end()) it->second.second = std::max(it->second.second, position);
+    if (e.op() == Op::value) {
+      if (auto it = span.find(e.name()); it != span.end()) it->second.second = std::max(it->second.second, position);
+    }
+    for (const Expr& a : e.args()) use(a);
   }
   void walk(const ThreadBody& body) {
     for (const ThreadStatement& s : body) {
@@ -183,14 +209,9 @@ StaticCounts Counter::run() {
   std::int64_t items = std::max<std::int64_t>(0, evaluate(program_.workgroups, 1));
   out_.workgroups = static_cast<double>(items);
   for (const SharedArray& a : program_.shared) out_.shared_bytes = std::max<std::int64_t>(out_.shared_bytes, a.byte_offset + a.elements * static_cast<std::int64_t>(device_size(a.type)));
-  std::set<std::int64_t> samples{0, items / 2, std::max<std::int64_t>(0, items - 1)};
-  bool first = true;
-  for (std::int64_t item : samples) {
-    bindings_["workgroup"] = item;
-    integers_.clear();
-    walk(program_.body, 1.0 / static_cast<double>(samples.size()), first);
-    first = false;
-  }
+  for (std::int64_t item : {items / 2, items - 1})
+    if (item > samples_.back()) samples_.push_back(item);
+  walk(program_.body, 1.0);
   Liveness live;
   live.walk(program_.body);
   out_.live = live.peak();

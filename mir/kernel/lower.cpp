@@ -375,6 +375,8 @@ void Lowering::load(KernelBody& body, const TileDecl& t) {
   TilePlan plan;
   if (auto it = schedule_.tiles.find(t.name); it != schedule_.tiles.end()) plan = it->second;
   use_buffer(t.tensor, t.type, t.shape, false);
+  for (const Expr& i : t.index) ensure_loaded(body, i);  // an index may read another tile
+  if (t.guard) ensure_loaded(body, t.guard);
   KernelOp op;
   op.kind = KernelOp::Kind::load;
   op.buffer = t.tensor;

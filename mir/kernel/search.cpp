@@ -155,6 +155,8 @@ void Enumerator::plan_tiles(Schedule& s, Delivery delivery) const {
       has_lane |= delivery == Delivery::lane_broadcast && it->second.size(Level::subgroup) > 1;
       elements *= it->second.tile();
     }
+    // A gathered tile is loaded where it is used: its index is not spread otherwise.
+    if (std::ranges::any_of(t->index, [](const Expr& i) { return !values_of(i).empty(); })) has_lane = true;
     // Needed by every lane: load once across them when there is enough to spread.
     if (!has_lane && elements >= s.subgroup_size) plan.delivery = delivery;
     if (!has_lane && elements < s.subgroup_size && delivery == Delivery::workgroup && elements > 1) plan.delivery = Delivery::registers;
@@ -281,6 +283,9 @@ void Enumerator::consider(const Schedule& base) {
       Schedule s = base;
       s.split = split;
       if (split > 1 && (region_.streams.size() != 1 || extent_.at(stream_) < split * tile_extent(s, stream_) * 2)) continue;
+      double items = 1;
+      for (const std::string& a : region_.parallel) items *= static_cast<double>((extent_.at(a) + tile_extent(s, a) - 1) / tile_extent(s, a));
+      if (split > 1 && forced_.empty() && items >= space_.split_below) continue;
       plan_tiles(s, d);
       if (registers(s) > space_.register_budget) continue;
       if (staged_bytes(s) > space_.workgroup_bytes) continue;

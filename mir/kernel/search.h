@@ -25,6 +25,7 @@ struct ScheduleSpace {
   std::vector<int> row_registers{1, 2, 4, 8, 16};   ///< register factors of a parallel axis
   std::vector<int> step_registers{1, 2, 4, 8, 16};  ///< register factors of the streamed axis
   std::vector<int> splits{1};
+  double split_below = 0;                   ///< streams are split only where fewer work items fill the grid
   int row_padding = 0;                      ///< elements after each staged row
   std::size_t most = 48;                    ///< candidates kept for lowering
 };

@@ -5,15 +5,16 @@
 //
 // Execution of a StreamingRegion, for every coordinate of its `parallel` axes:
 //   load tiles of lifecycle `region`; run `prologue`;
-//   for each stream in order: set its states to init; for each step along its axis: load the stream's tiles of this step,
+//   for each stream in order: set its states to init; for each step along its axis: load the stream's tiles of this
+//   step,
 //     run `step` in order; then run `finish`;
 //   run `epilogue`; stores happen where they are listed.
-// An update `s op= body` reduces the body over the stream axis (and over `over`). When an update changes a reference state
-// r to r', every repair group that names r as reference is repaired from r to r' before any later statement reads it: the
-// statements after the update see r' as `r`. A group with several references is repaired once per step, after the last of
-// their updates, from all the old values to all the new ones (going through mixed ones is exact in real numbers but costs
-// digits); in a step the updates of references come before those of the states they repair. A `first` state takes the
-// body at the first coordinate of the part of the stream that is run, and never moves after that.
+// An update `s op= body` reduces the body over the stream axis (and over `over`). When an update changes a reference
+// state r to r', every repair group that names r as reference is repaired from r to r' before any later statement reads
+// it: the statements after the update see r' as `r`. A group with several references is repaired once per step, after
+// the last of their updates, from all the old values to all the new ones (going through mixed ones is exact in real
+// numbers but costs digits); in a step the updates of references come before those of the states they repair. A `first`
+// state takes the body at the first coordinate of the part of the stream that is run, and never moves after that.
 //
 // Text form (normative, round-trips): design.md, "Memory-Centric IR". Open facts print as `?`.
 
@@ -66,8 +67,8 @@ struct StepStatement {
   ReduceOp reduce = ReduceOp::none;
   Expr body;
   Residency residency = Residency::open;
-  std::vector<Expr> index, shape;        ///< store only
-  std::shared_ptr<struct Stream> nested; ///< nested only
+  std::vector<Expr> index, shape;         ///< store only
+  std::shared_ptr<struct Stream> nested;  ///< nested only
   std::vector<std::string> origin;
 };
 
@@ -80,8 +81,9 @@ struct StateDecl {
   Residency residency = Residency::open;
 };
 
-/// States that are repaired together when their references move: new state = repair[i], an expression over value(state),
-/// value(r) (the old reference) and value(r + "'") (the new one). `finite_when` documents the side condition.
+/// States that are repaired together when their references move: new state = repair[i], an expression over
+/// value(state), value(r) (the old reference) and value(r + "'") (the new one). `finite_when` documents the side
+/// condition.
 struct RepairGroup {
   std::vector<std::string> states;
   std::vector<std::string> references;
@@ -89,7 +91,8 @@ struct RepairGroup {
   std::string law;  ///< "cascade: exp(s - m) g, T = exp(m - m')"
 };
 
-/// One state's value after merging partial results a and b: an expression over value("a." + state), value("b." + state).
+/// One state's value after merging partial results a and b: an expression over value("a." + state), value("b." +
+/// state).
 struct MergeRule {
   std::string state;
   Expr value;
@@ -111,9 +114,10 @@ struct Stream {
   std::vector<StateDecl> states;
   std::vector<RepairGroup> repairs;
   std::vector<StepStatement> step;
-  std::vector<MergeRule> merge;   ///< for every state; associative with init as neutral element
+  std::vector<MergeRule> merge;  ///< for every state; associative with init as neutral element
   std::vector<StepStatement> finish;
-  Expr skip;  ///< coordinates where every update is neutral (kv > q under −inf): tiles all inside it may be skipped; empty = none
+  Expr skip;  ///< coordinates where every update is neutral (kv > q under −inf): tiles all inside it may be skipped;
+              ///< empty = none
 };
 
 /// A law that was used, with the side conditions that were shown.
@@ -131,10 +135,11 @@ struct StreamingRegion {
   std::string name;
   RegionKind kind = RegionKind::map;  ///< carried for printing
   std::vector<Axis> axes;
-  std::vector<std::string> parallel;  ///< axes every work item fixes a block of; in the order of the grid, outermost first
-  std::vector<TileDecl> tiles;        ///< lifecycle region
+  std::vector<std::string>
+      parallel;                 ///< axes every work item fixes a block of; in the order of the grid, outermost first
+  std::vector<TileDecl> tiles;  ///< lifecycle region
   std::vector<StepStatement> prologue;
-  std::vector<Stream> streams;        ///< successive passes
+  std::vector<Stream> streams;  ///< successive passes
   std::vector<StepStatement> epilogue;
   std::vector<std::string> origin;
   Certificate certificate;
@@ -145,8 +150,8 @@ struct StreamingRegion {
 
 std::string to_string(const StreamingRegion& region);
 Result<StreamingRegion> parse_streaming_region(std::string_view text, std::string_view place = {});
-/// Names resolve, axes are consistent, every state has init and merge, updates reduce the stream axis, statements are in
-/// order of definition, stores cover every output.
+/// Names resolve, axes are consistent, every state has init and merge, updates reduce the stream axis, statements are
+/// in order of definition, stores cover every output.
 Result<void> verify(const StreamingRegion& region);
 std::string to_dot(const StreamingRegion& region);
 

@@ -17,8 +17,8 @@ std::string_view name(RegionKind kind);
 std::optional<RegionKind> parse_region_kind(std::string_view text);
 
 /// value[axes] = reduce over `over` of body, or body when `over` is empty. Leaves of the body: loads of tensors outside
-/// the region (indices over axes and symbols), `value(s)` of an earlier statement at the same coordinates (its axes must
-/// be a subset of axes ∪ over), axes, symbols, constants.
+/// the region (indices over axes and symbols), `value(s)` of an earlier statement at the same coordinates (its axes
+/// must be a subset of axes ∪ over), axes, symbols, constants.
 struct Statement {
   std::string name;
   DType type = DType::f32;
@@ -57,7 +57,7 @@ struct AttentionRoles {
 struct Region {
   std::string name;  ///< "attention_0", unique in the plan
   RegionKind kind = RegionKind::map;
-  std::vector<Axis> axes;  ///< every axis of every statement; names unique
+  std::vector<Axis> axes;             ///< every axis of every statement; names unique
   std::vector<Statement> statements;  ///< producers first
   std::vector<RegionOutput> outputs;
   std::vector<std::string> origin;
@@ -73,7 +73,7 @@ struct Region {
 /// A fusion that was not made: which nodes, which law failed, in words a user can act on.
 struct Refusal {
   std::vector<std::string> nodes;  ///< the model's own nodes
-  std::string law;                 ///< "cascade", "monotone", "uniform predicate", "second consumer", "recomputation", "capacity", …
+  std::string law;  ///< "cascade", "monotone", "uniform predicate", "second consumer", "recomputation", "capacity", …
   std::string reason;
 };
 

@@ -182,10 +182,7 @@ std::vector<SignedAtom> PassStates::resolve(const Expr& b, bool negative) {
 Expr PassStates::outer_exponential(const Term& t, int exponential, Factors& factors, bool& unset) {
   const Exponential& e = exponentials_[static_cast<std::size_t>(exponential)];
   const Expr m = Expr::value(e.maximum, e.x.type());
-  std::vector<SignedAtom> atoms = centre_atoms({Shift::Kind::maximum, exponential});
-  const std::vector<SignedAtom> b = resolve(t.exp_b, false);
-  atoms.insert(atoms.end(), b.begin(), b.end());
-  cancel(atoms);
+  std::vector<SignedAtom> atoms = cancelled(centre_atoms({Shift::Kind::maximum, exponential}), resolve(t.exp_b, false));
   const bool gone = std::ranges::none_of(atoms, [&](const SignedAtom& a) { return a.e == m; });
   if (gone) {
     unset = true;
@@ -210,11 +207,7 @@ Expr PassStates::polynomial(const Term& t, const Moment& m) {
       if ((s.kind == Shift::Kind::family ? families_[index].canonical : exponentials_[index].canonical) == x) shift = s;
     }
     AICF_CHECK(shift.index >= 0, "a difference of '" + current_->name + "' has no centre");
-    std::vector<SignedAtom> atoms = centre_atoms(shift);
-    const std::vector<SignedAtom> b = resolve(l.b, false);
-    atoms.insert(atoms.end(), b.begin(), b.end());
-    cancel(atoms);
-    const Expr d = sum_of(atoms);
+    const Expr d = sum_of(cancelled(centre_atoms(shift), resolve(l.b, false)));
     std::map<Powers, Expr> next;
     for (const auto& [powers, coefficient] : sum) {
       for (int j = 0; j <= l.power; ++j) {

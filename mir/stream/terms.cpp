@@ -86,16 +86,25 @@ Expr sum_of(const std::vector<SignedAtom>& atoms) {
   return sum;
 }
 
-void cancel(std::vector<SignedAtom>& atoms) {
-  for (std::size_t i = 0; i < atoms.size(); ++i) {
-    for (std::size_t j = i + 1; j < atoms.size(); ++j) {
-      if (atoms[i].negative == atoms[j].negative || atoms[i].e != atoms[j].e) continue;
-      atoms.erase(atoms.begin() + static_cast<std::ptrdiff_t>(j));
-      atoms.erase(atoms.begin() + static_cast<std::ptrdiff_t>(i));
-      --i;
-      break;
+std::vector<SignedAtom> cancelled(std::vector<SignedAtom> a, const std::vector<SignedAtom>& b) {
+  const std::size_t own = a.size();
+  std::vector<SignedAtom> rest;
+  std::vector<bool> gone(own, false);
+  for (const SignedAtom& y : b) {
+    std::size_t i = 0;
+    while (i < own && (gone[i] || a[i].negative == y.negative || a[i].e != y.e)) ++i;
+    if (i < own) {
+      gone[i] = true;
+    } else {
+      rest.push_back(y);
     }
   }
+  std::vector<SignedAtom> out;
+  for (std::size_t i = 0; i < own; ++i) {
+    if (!gone[i]) out.push_back(std::move(a[i]));
+  }
+  out.insert(out.end(), rest.begin(), rest.end());
+  return out;
 }
 
 // ---- kinds -------------------------------------------------------------------------------------------------------

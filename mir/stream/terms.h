@@ -92,7 +92,8 @@ struct SignedAtom {
 void flatten_sum(const Expr& e, bool negative, std::vector<SignedAtom>& out);
 /// The sum of atoms; an empty Expr for none. Positive atoms first, so that differences print as such.
 Expr sum_of(const std::vector<SignedAtom>& atoms);
-/// Removes pairs a, −a.
-void cancel(std::vector<SignedAtom>& atoms);
+/// The atoms of a + b without pairs of one from a and its opposite from b. Pairs within one of them stay: they may be
+/// inf − inf.
+std::vector<SignedAtom> cancelled(std::vector<SignedAtom> a, const std::vector<SignedAtom>& b);
 
 }  // namespace aicf::stream

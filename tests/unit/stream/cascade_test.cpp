@@ -165,7 +165,8 @@ TEST(Monotone, LargestDeviation) {
          .lengths = lengths};
   check(c);
   std::set<ReduceOp> ops;
-  for (const StateDecl& d : Harness::derived(c).streams[0].states) ops.insert(d.reduce);
+  const StreamingRegion r = Harness::derived(c);
+  for (const StateDecl& d : r.streams[0].states) ops.insert(d.reduce);
   EXPECT_TRUE(ops.contains(ReduceOp::max) && ops.contains(ReduceOp::min));
 }
 

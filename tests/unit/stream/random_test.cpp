@@ -49,7 +49,7 @@ class RandomRegion {
           rows_.push_back(name);
       }
     }
-    if (results_.empty()) {
+    if (results_.empty() || rows_.empty()) {
       body += fmt::format("  last: f32[r] = sum({} over n)\n", along(2));
       rows_.push_back("last");
     }

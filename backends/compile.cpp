@@ -75,6 +75,26 @@ void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary&
   program_.launches.push_back(std::move(l));
 }
 
+// A forced choice must name a tile or axis of some region.
+Result<void> check_forced(const RegionPlan& plan, const std::map<std::string, std::string>& forced) {
+  std::set<std::string> tiles, axes;
+  for (const PlannedRegion& p : plan.regions) {
+    for (const Axis& a : p.streaming.axes) axes.insert(a.name);
+    for (const TileDecl& t : p.streaming.tiles) tiles.insert(t.name);
+    for (const Stream& s : p.streaming.streams)
+      for (const TileDecl& t : s.tiles) tiles.insert(t.name);
+  }
+  for (const auto& [key, value] : forced) {
+    auto dot = key.find('.');
+    if (dot == std::string::npos) continue;
+    const bool axis = key.substr(0, dot) == "tile";
+    const std::string name = key.substr(dot + 1);
+    if (!(axis ? axes : tiles).contains(name))
+      return bad_input(fmt::format("--schedule {}: no region has {} '{}'; there are: {}", key, axis ? "an axis" : "a tile", name, fmt::join(axis ? axes : tiles, ", ")));
+  }
+  return {};
+}
+
 // The search for schedules, once per form: regions that differ only in names share it.
 class ScheduleBook {
  public:
@@ -191,9 +211,12 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   FormOptions form;
   form.fuse = options.fuse;
   form.row_capacity = static_cast<std::int64_t>(target.model.value_or("row_capacity", 520));
-  ScheduleBook book(target, options.schedule);
+  // What is computed together rests on the best schedules; forced choices then act on the regions that result.
+  ScheduleOptions free_choice = options.schedule;
+  free_choice.forced.clear();
+  ScheduleBook book(target, options.schedule), free_book(target, free_choice);
   form.cost = [&](const StreamingRegion& region) -> Result<double> {
-    AICF_TRY(std::vector<Schedule> ranked, book.ranked(region));
+    AICF_TRY(std::vector<Schedule> ranked, (options.schedule.forced.empty() ? book : free_book).ranked(region));
     return ranked.front().predicted.total;
   };
   AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
@@ -206,6 +229,7 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   ProgramBuilder builder(out.graph, constants, program);
   std::map<std::string, int> by_source;
   int done = 0;
+  AICF_RETURN_IF_ERROR(check_forced(plan, options.schedule.forced));
   for (PlannedRegion& p : plan.regions) {
     if (options.progress) options.progress(p.region.name, done++, static_cast<int>(plan.regions.size()));
     AICF_TRY(ChosenSchedule chosen, book.choose(p.streaming));

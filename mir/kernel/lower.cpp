@@ -386,7 +386,16 @@ void Lowering::load(KernelBody& body, const TileDecl& t) {
   op.vector_width = plan.vector_width;
   auto make = [&](const std::string& name, Space space, const Distribution& d, std::int64_t padding) {
     if (std::ranges::any_of(kernel_.tiles, [&](const KernelTile& k) { return k.name == name; })) return;
-    kernel_.tiles.push_back({name, t.type, tile_axes(t.axes), space, d, padding});
+    std::vector<std::string> axes = t.axes;
+    if (space == Space::workgroup) {  // rows as in memory: vector accesses stay vector accesses
+      auto dimension = [&](const std::string& a) {
+        for (std::size_t i = 0; i < t.index.size(); ++i)
+          if (depends_on_axis(t.index[i], a)) return i;
+        return t.index.size();
+      };
+      std::ranges::stable_sort(axes, {}, dimension);
+    }
+    kernel_.tiles.push_back({name, t.type, tile_axes(axes), space, d, padding});
   };
   tile_axes_[t.name] = t.axes;
   switch (plan.delivery) {

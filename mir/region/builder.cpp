@@ -9,7 +9,7 @@ namespace aicf {
 
 namespace {
 
-// Axis names of one member in the region's terms.
+// Axes of one member in the region's terms; an axis of size 1 has no place there (its coordinate is 0) and maps to "".
 using Renaming = std::map<std::string, std::string>;
 
 class Builder {
@@ -36,8 +36,13 @@ class Builder {
 
 ExprMap as_expressions(const Renaming& renaming) {
   ExprMap out;
-  for (const auto& [from, to] : renaming) out[from] = Expr::axis(to);
+  for (const auto& [from, to] : renaming) out[from] = to.empty() ? Expr(0) : Expr::axis(to);
   return out;
+}
+
+// `index` is the coordinate that a place stands for.
+bool at_place(const Expr& index, const std::string& place) {
+  return place.empty() ? index.is_constant(0) : index.op() == Op::axis && index.name() == place;
 }
 
 std::string Builder::fresh(const std::string& base) {
@@ -53,6 +58,10 @@ bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
   std::vector<Expr> outside;
   outside_loads(node.body, outside);
   for (const Axis& r : node.reduce_axes) {
+    if (r.extent.is_constant(1)) {
+      renaming[r.name] = "";
+      continue;
+    }
     std::string best;
     int best_score = -1;
     for (const Axis& candidate : region_.axes) {
@@ -115,6 +124,10 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
     bool pure = true;
     for (std::size_t i = 0; i < p.axes.size(); ++i) {
       const Expr& index = load.args()[i];
+      if (p.axes[i].extent.is_constant(1) && index.is_constant(0)) {
+        wanted[p.axes[i].name] = "";
+        continue;
+      }
       if (index.op() != Op::axis || !seen.insert(index.name()).second) {
         pure = false;
         break;
@@ -142,14 +155,14 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
 // The body over region axes: loads of members at their own coordinates become values, other loads of member maps are
 // replaced by their bodies.
 Expr Builder::body_of(const Node& node, const ExprMap& axes) const {
-  return rewrite(substitute_axes(node.body, axes), [&](const Expr& e) -> Expr {
+  return rewrite(simplify(substitute_axes(node.body, axes), region_.ranges()), [&](const Expr& e) -> Expr {
     if (e.op() != Op::load) return {};
     const Node& p = graph_.node(e.name());
     if (!members_.contains(p.id)) return {};
     auto mapped = renaming_.find(p.id);
     bool here = mapped != renaming_.end();
     for (std::size_t i = 0; here && i < p.axes.size(); ++i)
-      here = e.args()[i].op() == Op::axis && e.args()[i].name() == mapped->second.at(p.axes[i].name);
+      here = at_place(e.args()[i], mapped->second.at(p.axes[i].name));
     if (here) return Expr::value(p.name, p.type);
     ExprMap at;
     for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = e.args()[i];
@@ -161,6 +174,10 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   const Node& root = graph_.node(root_);
   Renaming own;
   for (const Axis& a : root.axes) {
+    if (a.extent.is_constant(1)) {
+      own[a.name] = "";
+      continue;
+    }
     own[a.name] = fresh(a.name);
     region_.axes.push_back({own[a.name], a.extent});
   }
@@ -174,7 +191,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     auto mapped = renaming_.find(node.id);
     if (mapped == renaming_.end()) continue;  // only ever substituted
     if (!map_reduce_axes(node, mapped->second)) return std::unexpected(BuildFailure{node.id, "axes", "no axis for its reduction"});
-    Expr body = substitute_axes(node.body, as_expressions(mapped->second));
+    Expr body = simplify(substitute_axes(node.body, as_expressions(mapped->second)), region_.ranges());
     outside_loads(body, outside_);
     // Maps that will be substituted load members too: follow them.
     std::vector<Expr> pending{body};
@@ -188,19 +205,21 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
         auto m = renaming_.find(p.id);
         bool here = m != renaming_.end();
         for (std::size_t i = 0; here && i < p.axes.size(); ++i)
-          here = load.args()[i].op() == Op::axis && load.args()[i].name() == m->second.at(p.axes[i].name);
+          here = at_place(load.args()[i], m->second.at(p.axes[i].name));
         if (here) continue;
         ExprMap at;
         for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = load.args()[i];
-        pending.push_back(substitute_axes(p.body, at));
+        pending.push_back(simplify(substitute_axes(p.body, at), region_.ranges()));
       }
     }
     Statement s;
     s.name = node.name;
     s.type = node.type;
-    for (const Axis& a : node.axes) s.axes.push_back(mapped->second.at(a.name));
-    for (const Axis& a : node.reduce_axes) s.over.push_back(mapped->second.at(a.name));
-    s.reduce = node.reduce;
+    for (const Axis& a : node.axes)
+      if (const std::string& place = mapped->second.at(a.name); !place.empty()) s.axes.push_back(place);
+    for (const Axis& a : node.reduce_axes)
+      if (const std::string& place = mapped->second.at(a.name); !place.empty()) s.over.push_back(place);
+    s.reduce = s.over.empty() ? ReduceOp::none : node.reduce;  // over one element: the element
     s.node = node.name;
     s.origin = node.origin;
     region_.statements.push_back(s);  // bodies follow when every member has its place
@@ -220,7 +239,8 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     auto mapped = renaming_.find(id);
     if (mapped == renaming_.end()) return std::unexpected(BuildFailure{id, "index maps", fmt::format("'{}' is written but has no place in the region", node.name)});
     RegionOutput out{node.name, node.name, node.type, {}, node.shape()};
-    for (const Axis& a : node.axes) out.index.push_back(Expr::axis(mapped->second.at(a.name)));
+    const ExprMap places = as_expressions(mapped->second);
+    for (const Axis& a : node.axes) out.index.push_back(places.at(a.name));
     region_.outputs.push_back(std::move(out));
   }
   // Statements nobody reads and that are not written are gone (their users substituted them).

@@ -202,7 +202,7 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
 
 // A value that leaves the region and comes back through others.
 bool Former::creates_cycle(NodeId root, const std::set<NodeId>& members) const {
-  for (NodeId id : members) {
+  for (NodeId id : written(root, members)) {
     if (id == root) continue;
     for (NodeId u : graph_.users(id))
       if (!members.contains(u))

@@ -84,8 +84,9 @@ TEST_P(CountedBytes, EmulationEqualsInterpreter) {
       EXPECT_EQ(counted.bytes_read[b], entry(expected.bytes_read, name)) << p.name << " reads " << name;
       EXPECT_EQ(counted.bytes_written[b], entry(expected.bytes_written, name)) << p.name << " writes " << name;
       // Each element of what a launch writes, once.
-      if (p.buffers[b].written)
+      if (p.buffers[b].written) {
         EXPECT_EQ(counted.bytes_written[b], memory.at(name).size() * device_size(p.buffers[b].type)) << name;
+      }
       total += counted.bytes_read[b] + counted.bytes_written[b];
     }
     for (auto& [name, values] : io.buffers) memory[name] = std::move(values);

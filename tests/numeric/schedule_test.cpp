@@ -83,15 +83,10 @@ TEST_P(ForcedSchedule, KeysAndValuesInWorkgroupMemory) {
   const CompiledRegion& region = *streamed_region(outcome.compiled);
   for (const std::string& t : tiles) {
     EXPECT_EQ(region.chosen.scheduled.schedule.tiles.at(t).residency, Residency::workgroup) << t;
-    const std::int64_t elements = [&] {
-      std::int64_t n = 0;
-      for (const SharedArray& a : region.chosen.programs[0].shared)
-        if (a.name == t) n = a.elements;
-      return n;
-    }();
-    EXPECT_GT(elements, 0) << "no workgroup array '" << t << "'";
+    EXPECT_EQ(region.chosen.lowered.kernels[0].tile(t).space, Space::workgroup) << t;
   }
-  // The source has the arrays, the barriers around them, and accesses to both.
+  // The program has the arrays, stores and loads each of them, with barriers around.
+  const ThreadProgram& program = region.chosen.programs[0];
   std::set<std::string> stored, loaded;
   int barriers = 0;
   auto walk = [&](auto&& self, const ThreadBody& body) -> void {
@@ -102,11 +97,12 @@ TEST_P(ForcedSchedule, KeysAndValuesInWorkgroupMemory) {
       self(self, s.body);
     }
   };
-  walk(walk, region.chosen.programs[0].body);
-  for (const std::string& t : tiles) EXPECT_TRUE(stored.contains(t) && loaded.contains(t)) << t;
+  walk(walk, program.body);
+  EXPECT_GE(program.shared.size(), tiles.size());
+  for (const SharedArray& a : program.shared) EXPECT_TRUE(stored.contains(a.name) && loaded.contains(a.name)) << a.name;
   EXPECT_GE(barriers, 2);
   const bool vulkan = outcome.compiled.program.driver == "vulkan";
-  EXPECT_NE(region.sources[0].find(vulkan ? "\nshared " : "__shared__"), std::string::npos) << region.sources[0];
+  EXPECT_NE(region.sources[0].find(vulkan ? "\nshared " : "AICF_SHARED("), std::string::npos) << region.sources[0];
 }
 
 TEST_P(ForcedSchedule, KeysAndValuesByLaneBroadcast) {
@@ -125,6 +121,8 @@ TEST_P(ForcedSchedule, StreamSplitInThree) {
 }
 
 TEST_P(ForcedSchedule, SeveralSubgroups) {
+  // The model of lavapipe does not try them: they cost and gain nothing there.
+  place_.target.model.figures["subgroups_most"].value = 2;
   Outcome outcome;
   ASSERT_NO_FATAL_FAILURE(run({{"subgroups", "2"}}, outcome));
   EXPECT_EQ(streamed_region(outcome.compiled)->chosen.programs[0].subgroups, 2);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 
 #include "tools/aicf/command.h"
 
@@ -10,12 +11,12 @@ using aicf::command::Options;
 
 void add_model(CLI::App* app, Options& o) {
   app->add_option("MODEL", o.model, "ONNX file, text form (.aicf), or a package where one can be run")->required();
-  app->add_option("--bind", o.bind, "size of a symbolic dimension, NAME=VALUE")->take_all();
+  app->add_option("--bind", o.bind, "size of a symbolic dimension, NAME=VALUE")->expected(1)->take_all();
 }
 
 void add_choices(CLI::App* app, Options& o) {
   app->add_option("--fusion", o.fusion, "on: derive streaming regions; off: every operation alone")->check(CLI::IsMember({"on", "off"}));
-  app->add_option("--schedule", o.forced, "force a choice, KEY=VALUE (residency.k=workgroup, tile.q=32, split=4)")->take_all();
+  app->add_option("--schedule", o.forced, "force a choice, KEY=VALUE (residency.k=workgroup, tile.q=32, split=4)")->expected(1)->take_all();
   app->add_option("--optimize-for", o.optimize_for, "what the schedule minimises")->check(CLI::IsMember({"first-run", "throughput"}));
   app->add_option("--cache", o.cache, "AICF's own caches")->check(CLI::IsMember({"on", "off"}));
 }
@@ -40,19 +41,19 @@ int main(int argc, char** argv) {
   auto* compile = app.add_subcommand("compile", "one package for one or several targets");
   add_model(compile, o);
   compile->add_option("-o,--output", o.output, "package file")->required();
-  compile->add_option("--target", o.targets, "profile or device")->required()->take_all();
+  compile->add_option("--target", o.targets, "profile or device")->required()->expected(1)->take_all();
   add_choices(compile, o);
 
   auto* run = app.add_subcommand("run", "run a model or package on a device");
   add_model(run, o);
-  run->add_option("--device", o.devices, "reference, vulkan:NAME, cuda-emulation[:ARCH], cuda:INDEX")->take_all();
+  run->add_option("--device", o.devices, "reference, vulkan:NAME, cuda-emulation[:ARCH], cuda:INDEX")->expected(1)->take_all();
   run->add_option("--outputs", o.outputs, "write outputs to this .npz");
   add_values(run, o);
   add_choices(run, o);
 
   auto* verify = app.add_subcommand("verify", "compare devices with the float64 reference, expected values and each other");
   add_model(verify, o);
-  verify->add_option("--device", o.devices, "as for run; several allowed")->take_all();
+  verify->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
   verify->add_option("--expect", o.expect, ".npz of right values");
   verify->add_option("--abs", o.absolute, "absolute tolerance");
   verify->add_option("--rel", o.relative, "tolerance relative to the largest expected magnitude");
@@ -61,7 +62,7 @@ int main(int argc, char** argv) {
 
   auto* explain = app.add_subcommand("explain", "what was found, derived and chosen, level by level");
   add_model(explain, o);
-  explain->add_option("--target", o.targets, "profile or device; several allowed")->take_all();
+  explain->add_option("--target", o.targets, "profile or device; several allowed")->expected(1)->take_all();
   explain->add_option("--stage", o.stage, "level to print")
       ->check(CLI::IsMember({"all", "summary", "semantic", "canonical", "region", "stream", "schedule", "kernel", "source", "binary"}));
   explain->add_option("--region", o.region, "only this region");
@@ -70,7 +71,7 @@ int main(int argc, char** argv) {
 
   auto* bench = app.add_subcommand("bench", "medians on devices");
   add_model(bench, o);
-  bench->add_option("--device", o.devices, "as for run; several allowed")->take_all();
+  bench->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
   bench->add_option("--against", o.against, "also measure this plan")->check(CLI::IsMember({"unfused"}));
   bench->add_option("--reps", o.repetitions, "repetitions")->check(CLI::Range(1, 100000));
   add_values(bench, o);
@@ -78,7 +79,7 @@ int main(int argc, char** argv) {
 
   auto* compare = app.add_subcommand("compare", "the fused and the unfused plan side by side, on every device");
   add_model(compare, o);
-  compare->add_option("--device", o.devices, "as for run; several allowed")->take_all();
+  compare->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
   compare->add_option("--expect", o.expect, ".npz of right values (default: the reference)");
   add_values(compare, o);
   add_choices(compare, o);
@@ -90,6 +91,7 @@ int main(int argc, char** argv) {
     return status == 0 ? 0 : aicf::command::bad;
   }
 
+  if (o.cache == "off") setenv("AICF_CACHE", "off", 1);
   aicf::Result<int> status = devices->parsed()   ? aicf::command::devices(o)
                              : compile->parsed() ? aicf::command::compile(o)
                              : run->parsed()     ? aicf::command::run(o)

@@ -52,8 +52,8 @@ class Backend {
                                                               const ScheduleOptions& options) const = 0;
   virtual std::string emit(const ThreadProgram& program, const DeviceModel& model) const = 0;
   /// Source to binary. `kind` chooses between what drivers take (cubin or source for emulation).
-  virtual Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel& model,
-                                        BinaryKind kind) const = 0;
+  virtual Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source,
+                                        const DeviceModel& model, BinaryKind kind) const = 0;
   /// Binary for real devices.
   virtual BinaryKind binary_kind() const = 0;
 };

@@ -23,7 +23,8 @@ class ProgramBuilder {
       : graph_(graph), constants_(constants), program_(program) {}
 
   int buffer(const std::string& name, const std::vector<ScratchBuffer>& scratch);
-  void launch(const Kernel& kernel, int index, const KernelBinary& binary, const std::vector<ScratchBuffer>& scratch, const std::string& region);
+  void launch(const Kernel& kernel, int index, const KernelBinary& binary, const std::vector<ScratchBuffer>& scratch,
+              const std::string& region);
 
  private:
   const Graph& graph_;
@@ -59,8 +60,8 @@ int ProgramBuilder::buffer(const std::string& name, const std::vector<ScratchBuf
   return buffers_[name] = static_cast<int>(program_.buffers.size()) - 1;
 }
 
-void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary& binary, const std::vector<ScratchBuffer>& scratch,
-                            const std::string& region) {
+void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary& binary,
+                            const std::vector<ScratchBuffer>& scratch, const std::string& region) {
   Launch l;
   l.kernel = index;
   l.region = region;
@@ -90,7 +91,8 @@ Result<void> check_forced(const RegionPlan& plan, const std::map<std::string, st
     const bool axis = key.substr(0, dot) == "tile";
     const std::string name = key.substr(dot + 1);
     if (!(axis ? axes : tiles).contains(name))
-      return bad_input(fmt::format("--schedule {}: no region has {} '{}'; there are: {}", key, axis ? "an axis" : "a tile", name, fmt::join(axis ? axes : tiles, ", ")));
+      return bad_input(fmt::format("--schedule {}: no region has {} '{}'; there are: {}", key,
+                                   axis ? "an axis" : "a tile", name, fmt::join(axis ? axes : tiles, ", ")));
   }
   return {};
 }
@@ -153,7 +155,9 @@ class ScheduleBook {
     r.origin.clear();
     r.certificate = {};
     std::map<std::string, std::string> values, tensors;
-    auto tensor = [&](std::string& t) { t = tensors.try_emplace(t, fmt::format("tensor{}", tensors.size())).first->second; };
+    auto tensor = [&](std::string& t) {
+      t = tensors.try_emplace(t, fmt::format("tensor{}", tensors.size())).first->second;
+    };
     auto tile = [&](TileDecl& t) {
       form.tiles.push_back(t.name);
       values.try_emplace(t.name, fmt::format("value{}", values.size()));
@@ -162,8 +166,10 @@ class ScheduleBook {
     auto statements = [&](std::vector<StepStatement>& list) {
       for (StepStatement& s : list) {
         s.origin.clear();
-        if (s.kind == StepStatement::Kind::store) tensor(s.name);
-        else values.try_emplace(s.name, fmt::format("value{}", values.size()));
+        if (s.kind == StepStatement::Kind::store)
+          tensor(s.name);
+        else
+          values.try_emplace(s.name, fmt::format("value{}", values.size()));
       }
     };
     for (TileDecl& t : r.tiles) tile(t);
@@ -235,8 +241,9 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
     AICF_TRY(ChosenSchedule chosen, book.choose(p.streaming));
     CompiledRegion compiled{std::move(p.region), std::move(chosen), {}, {}};
     AICF_TRY(PlacementPlan placement, plan_placement(compiled.chosen.scheduled, compiled.chosen.lowered));
-    AICF_RETURN_IF_ERROR(check_placement(placement, static_cast<std::int64_t>(target.model.value_or(
-                                                         "shared_per_block", target.model.value_or("workgroup_memory", 16384)))));
+    AICF_RETURN_IF_ERROR(
+        check_placement(placement, static_cast<std::int64_t>(target.model.value_or(
+                                       "shared_per_block", target.model.value_or("workgroup_memory", 16384)))));
     for (std::size_t k = 0; k < compiled.chosen.programs.size(); ++k) {
       const ThreadProgram& thread = compiled.chosen.programs[k];
       AICF_RETURN_IF_ERROR(can_emit(thread));
@@ -251,7 +258,8 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
           program.kernels.push_back(std::move(binary));
         }
         compiled.binaries.push_back(program.kernels[index].compiler_log);
-        builder.launch(compiled.chosen.lowered.kernels[k], index, program.kernels[index], compiled.chosen.lowered.scratch, compiled.region.name);
+        builder.launch(compiled.chosen.lowered.kernels[k], index, program.kernels[index],
+                       compiled.chosen.lowered.scratch, compiled.region.name);
       }
       compiled.sources.push_back(std::move(source));
     }

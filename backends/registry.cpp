@@ -32,7 +32,8 @@ Result<Target> find_target(const std::string& name) {
       AICF_TRY(DeviceModel model, b->profile(p));
       Target t{name, b, std::move(model), b->binary_kind(), b->driver()};
       if (emulated) {
-        if (b->driver() != "cuda") return bad_input(fmt::format("'{}' cannot be emulated; cuda-emulation takes a CUDA profile", p));
+        if (b->driver() != "cuda")
+          return bad_input(fmt::format("'{}' cannot be emulated; cuda-emulation takes a CUDA profile", p));
         t.kind = BinaryKind::cuda_source;
         t.driver = "cuda_emulation";
       }

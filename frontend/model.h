@@ -30,11 +30,11 @@ struct Attribute {
 
 /// One operation as the user wrote it. Names are the model's own.
 struct SemanticNode {
-  std::string name;   ///< the node's name; made from op and position ("MatMul_3") when the model has none
-  std::string op;     ///< "MatMul", "Softmax", …
-  std::string domain; ///< "" for ai.onnx
+  std::string name;    ///< the node's name; made from op and position ("MatMul_3") when the model has none
+  std::string op;      ///< "MatMul", "Softmax", …
+  std::string domain;  ///< "" for ai.onnx
   int opset = 0;
-  std::vector<std::string> inputs;   ///< tensor names; "" = absent optional input
+  std::vector<std::string> inputs;  ///< tensor names; "" = absent optional input
   std::vector<std::string> outputs;
   std::map<std::string, Attribute> attributes;
 };
@@ -65,10 +65,10 @@ struct ShapeConstraint {
 
 /// A compiled-for-nothing-yet model.
 struct Model {
-  std::string name;        ///< file stem
+  std::string name;  ///< file stem
   SemanticGraph semantic;
-  Graph graph;             ///< canonical
-  std::vector<Tensor> constants;  ///< Node::constant indexes these
+  Graph graph;                      ///< canonical
+  std::vector<Tensor> constants;    ///< Node::constant indexes these
   std::vector<std::string> folded;  ///< names of semantic nodes that vanished into shapes, constants or index maps
   std::map<std::string, std::string> output_of;  ///< model output name → canonical node name
   std::vector<ShapeConstraint> constraints;      ///< checked by bind_symbols

@@ -42,10 +42,10 @@ struct KernelBinary {
   /// every kernel has one more, the number of workgroups, which the driver sets: drivers may fold a linear grid into
   /// several dimensions (65535 limits) and kernels return at once where their linear id passes it.
   std::vector<std::string> parameters;
-  std::uint32_t workgroup_size = 1;          ///< Threads of a workgroup (one-dimensional).
-  std::uint32_t subgroup_size = 0;           ///< Required subgroup size (Vulkan) / 32 (CUDA); 0 = any.
-  std::uint32_t workgroup_memory_bytes = 0;  ///< Static; CUDA: dynamic shared memory to request.
-  std::string compiler_log;                  ///< ptxas -v lines, spirv-opt notes.
+  std::uint32_t workgroup_size = 1;                ///< Threads of a workgroup (one-dimensional).
+  std::uint32_t subgroup_size = 0;                 ///< Required subgroup size (Vulkan) / 32 (CUDA); 0 = any.
+  std::uint32_t workgroup_memory_bytes = 0;        ///< Static; CUDA: dynamic shared memory to request.
+  std::string compiler_log;                        ///< ptxas -v lines, spirv-opt notes.
   std::map<std::string, std::int64_t> statistics;  ///< "registers", "spill_bytes", … where the compiler says them.
 };
 
@@ -54,26 +54,26 @@ struct BufferPlan {
   enum class Kind { input, output, constant, intermediate };
   std::string name;  ///< The model's own tensor name.
   Kind kind = Kind::intermediate;
-  DType type = DType::f32;         ///< The model's type; the device stores device_storage(type).
-  std::vector<Expr> shape;         ///< Over the program's symbols.
-  std::int64_t constant = -1;      ///< Index into Program::constants for Kind::constant.
-  int first_use = 0, last_use = 0; ///< Launch indices, for arena reuse (inclusive).
+  DType type = DType::f32;          ///< The model's type; the device stores device_storage(type).
+  std::vector<Expr> shape;          ///< Over the program's symbols.
+  std::int64_t constant = -1;       ///< Index into Program::constants for Kind::constant.
+  int first_use = 0, last_use = 0;  ///< Launch indices, for arena reuse (inclusive).
 };
 
 /// One dispatch. Launches run in order, each sees the writes of those before it.
 struct Launch {
-  int kernel = 0;                 ///< Index into Program::kernels.
-  std::vector<int> buffers;       ///< Index into Program::buffers, one per kernel argument.
-  std::vector<Expr> parameters;   ///< Values of the int32 parameters over the symbols.
-  Expr workgroups;                ///< Linear number of workgroups; kernels derive their work item from the linear id.
-  Expr guard;                     ///< Boolean over the symbols; empty = always. A launch whose guard is false is skipped.
-  std::string region;             ///< Region name, for profiles.
+  int kernel = 0;                ///< Index into Program::kernels.
+  std::vector<int> buffers;      ///< Index into Program::buffers, one per kernel argument.
+  std::vector<Expr> parameters;  ///< Values of the int32 parameters over the symbols.
+  Expr workgroups;               ///< Linear number of workgroups; kernels derive their work item from the linear id.
+  Expr guard;          ///< Boolean over the symbols; empty = always. A launch whose guard is false is skipped.
+  std::string region;  ///< Region name, for profiles.
 };
 
 /// All kernels of one model for one target.
 struct Program {
-  std::string target;   ///< Device model name ("lavapipe", "sm_80", …).
-  std::string driver;   ///< "vulkan", "cuda", "cuda_emulation", "null": which driver runs these binaries.
+  std::string target;  ///< Device model name ("lavapipe", "sm_80", …).
+  std::string driver;  ///< "vulkan", "cuda", "cuda_emulation", "null": which driver runs these binaries.
   std::vector<KernelBinary> kernels;
   std::vector<Launch> launches;
   std::vector<BufferPlan> buffers;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What a driver gives the executor. A driver is one folder below runtime/ and one line in runtime/drivers.cpp; it knows
+// What a driver gives the executor. A driver is one folder below runtime/ and one line in runtime/drivers/drivers.cpp; it knows
 // nothing of backends or of any IR.
 
 #include <cstdint>
@@ -53,10 +53,10 @@ struct DispatchTiming {
 };
 
 struct DeviceInfo {
-  std::string driver;       ///< "vulkan", "cuda", "cuda_emulation", "null"
-  std::string id;           ///< As typed by a user: "vulkan:0", "cuda-emulation:sm_80"
-  std::string name;         ///< The device's own name.
-  std::string description;  ///< Driver name and version.
+  std::string driver;                              ///< "vulkan", "cuda", "cuda_emulation", "null"
+  std::string id;                                  ///< As typed by a user: "vulkan:0", "cuda-emulation:sm_80"
+  std::string name;                                ///< The device's own name.
+  std::string description;                         ///< Driver name and version.
   std::map<std::string, std::int64_t> properties;  ///< "subgroup_size", "workgroup_memory", "max_buffer_range", …
 };
 

@@ -53,16 +53,20 @@ class CudaBackend final : public Backend {
 
   Result<std::vector<ChosenSchedule>> choose_schedule(const StreamingRegion& region, const DeviceModel& model,
                                                       const ScheduleOptions& options) const override {
-    AICF_TRY(std::vector<Schedule> candidates, enumerate_schedules(region, cuda_space(model), options.forced, options.size_hints));
+    AICF_TRY(std::vector<Schedule> candidates,
+             enumerate_schedules(region, cuda_space(model), options.forced, options.size_hints));
     auto cost = [&](std::span<const StaticCounts> kernels) { return cuda_cost(kernels, model); };
     AICF_TRY(std::vector<EvaluatedSchedule> found, search(region, candidates, cost, options.size_hints, 3));
     std::vector<ChosenSchedule> out;
     for (EvaluatedSchedule& e : found) {
       Schedule& s = e.scheduled.schedule;
       const StaticCounts& k = e.counts.front();
-      s.reasons.push_back(fmt::format("{:.0f} blocks on a multiprocessor: about {} registers a thread, {} of {:.0f} bytes of shared memory",
-                                      blocks_per_unit(k.live + 24, k.subgroups, static_cast<double>(k.shared_bytes), model), k.live + 24, k.shared_bytes, model["shared_per_unit"]));
-      s.reasons.push_back(fmt::format("limited by {}: {:.1f} of {:.1f} us", s.predicted.limit, s.predicted.microseconds[s.predicted.limit], s.predicted.total));
+      s.reasons.push_back(fmt::format(
+          "{:.0f} blocks on a multiprocessor: about {} registers a thread, {} of {:.0f} bytes of shared memory",
+          blocks_per_unit(k.live + 24, k.subgroups, static_cast<double>(k.shared_bytes), model), k.live + 24,
+          k.shared_bytes, model["shared_per_unit"]));
+      s.reasons.push_back(fmt::format("limited by {}: {:.1f} of {:.1f} us", s.predicted.limit,
+                                      s.predicted.microseconds[s.predicted.limit], s.predicted.total));
       out.push_back({std::move(e.scheduled), std::move(e.lowered), std::move(e.programs)});
     }
     return out;
@@ -70,7 +74,8 @@ class CudaBackend final : public Backend {
 
   std::string emit(const ThreadProgram& program, const DeviceModel&) const override { return emit_cuda(program); }
 
-  Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel& model, BinaryKind kind) const override {
+  Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel& model,
+                                BinaryKind kind) const override {
     KernelBinary k;
     k.name = program.name;
     k.kind = kind;
@@ -79,7 +84,9 @@ class CudaBackend final : public Backend {
     k.workgroup_size = static_cast<std::uint32_t>(program.subgroup_size * program.subgroups);
     k.subgroup_size = 32;
     for (const SharedArray& a : program.shared)
-      k.workgroup_memory_bytes = std::max(k.workgroup_memory_bytes, static_cast<std::uint32_t>(a.byte_offset + a.elements * static_cast<std::int64_t>(device_size(a.type))));
+      k.workgroup_memory_bytes = std::max(
+          k.workgroup_memory_bytes,
+          static_cast<std::uint32_t>(a.byte_offset + a.elements * static_cast<std::int64_t>(device_size(a.type))));
     if (kind == BinaryKind::cuda_source) {
       k.bytes = source;
       return k;
@@ -87,7 +94,10 @@ class CudaBackend final : public Backend {
     AICF_TRY(AssembledCuda cubin, assemble_cuda(source, program.name, model.name));
     k.bytes = std::move(cubin.cubin);
     k.compiler_log = cubin.log;
-    k.statistics = {{"registers", cubin.registers}, {"spill_store_bytes", cubin.spill_store_bytes}, {"spill_load_bytes", cubin.spill_load_bytes}, {"stack_bytes", cubin.stack_bytes}};
+    k.statistics = {{"registers", cubin.registers},
+                    {"spill_store_bytes", cubin.spill_store_bytes},
+                    {"spill_load_bytes", cubin.spill_load_bytes},
+                    {"stack_bytes", cubin.stack_bytes}};
     return k;
   }
 };

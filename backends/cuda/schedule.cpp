@@ -27,7 +27,9 @@ double blocks_per_unit(double registers_per_thread, int warps_per_block, double 
   double warps = 4 * std::floor(m["registers_per_unit"] / 4 / per_warp);
   double blocks = std::floor(warps / warps_per_block);
   blocks = std::min({blocks, m["blocks_per_unit"], std::floor(m["threads_per_unit"] / (32.0 * warps_per_block))});
-  if (shared_bytes > 0) blocks = std::min(blocks, std::floor(m["shared_per_unit"] / (std::ceil(shared_bytes / 128) * 128 + m["shared_reserved_per_block"])));
+  if (shared_bytes > 0)
+    blocks = std::min(blocks, std::floor(m["shared_per_unit"] /
+                                         (std::ceil(shared_bytes / 128) * 128 + m["shared_reserved_per_block"])));
   return blocks;
 }
 
@@ -43,7 +45,9 @@ PredictedCost cuda_cost(std::span<const StaticCounts> kernels, const DeviceModel
     for (const auto& [key, n] : k.counts) {
       double width = key[key.size() - 2] == 'w' ? key.back() - '0' : 1;
       if (key.starts_with("load.") || key.starts_with("store.")) accesses += n, issue += n;
-      if (key.starts_with("shared_")) shared += n * (width == 4 ? 2.0 : 1.0), issue += n;  // a broadcast moves one 128-byte wavefront, 16-byte reads up to four
+      if (key.starts_with("shared_"))
+        shared += n * (width == 4 ? 2.0 : 1.0),
+            issue += n;  // a broadcast moves one 128-byte wavefront, 16-byte reads up to four
       if (key.starts_with("shuffle.")) shared += n, issue += n;
     }
     double bytes = (k["bytes.read"] + k["bytes.written"]) * warps;
@@ -60,7 +64,8 @@ PredictedCost cuda_cost(std::span<const StaticCounts> kernels, const DeviceModel
     double wave = std::max(1.0, blocks) * m["units"];
     double fill = k.workgroups / (std::ceil(k.workgroups / wave) * wave);
     double parallel = std::min(1.0, k.workgroups * k.subgroups / (m["units"] * 4));
-    stretch /= std::min(1.0, std::max(0.2, resident / m["latency_warps"])) * std::max(0.05, std::max(fill, 0.5 * parallel));
+    stretch /=
+        std::min(1.0, std::max(0.2, resident / m["latency_warps"])) * std::max(0.05, std::max(fill, 0.5 * parallel));
     if (registers > m["registers_most"]) stretch *= 1 + (registers - m["registers_most"]) / 64;  // spills
     us["multiply-add"] += alu * stretch;
     us["exp"] += exp * stretch;

@@ -19,10 +19,12 @@ class NullBackend final : public Backend {
   // A real backend reads profiles/*.json through parse_device_model.
   Result<DeviceModel> profile(const std::string& profile_name) const override {
     if (profile_name != "null") return bad_input(fmt::format("no null profile '{}'", profile_name));
-    return parse_device_model(R"({"name": "null", "backend": "null", "title": "nothing", "subgroup_sizes": [4]})", "null");
+    return parse_device_model(R"({"name": "null", "backend": "null", "title": "nothing", "subgroup_sizes": [4]})",
+                              "null");
   }
 
-  std::optional<DeviceModel> model_of(const std::string& driver_name, const std::string&, const std::map<std::string, std::int64_t>&) const override {
+  std::optional<DeviceModel> model_of(const std::string& driver_name, const std::string&,
+                                      const std::map<std::string, std::int64_t>&) const override {
     if (driver_name != "null") return std::nullopt;
     return *profile("null");
   }
@@ -43,13 +45,15 @@ class NullBackend final : public Backend {
     };
     AICF_TRY(std::vector<EvaluatedSchedule> found, search(region, candidates, statements, options.size_hints, 1));
     std::vector<ChosenSchedule> out;
-    for (EvaluatedSchedule& e : found) out.push_back({std::move(e.scheduled), std::move(e.lowered), std::move(e.programs)});
+    for (EvaluatedSchedule& e : found)
+      out.push_back({std::move(e.scheduled), std::move(e.lowered), std::move(e.programs)});
     return out;
   }
 
   std::string emit(const ThreadProgram& program, const DeviceModel&) const override { return to_string(program); }
 
-  Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel&, BinaryKind kind) const override {
+  Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel&,
+                                BinaryKind kind) const override {
     KernelBinary k;
     k.name = program.name;
     k.kind = kind;

@@ -53,12 +53,18 @@ class VulkanBackend final : public Backend {
       auto it = properties.find(key);
       return it == properties.end() ? otherwise : it->second;
     };
-    bool software = device_name.find("llvmpipe") != std::string::npos || device_name.find("SwiftShader") != std::string::npos;
+    bool software =
+        device_name.find("llvmpipe") != std::string::npos || device_name.find("SwiftShader") != std::string::npos;
     // Mesa before 23 compiles loads cheaply and shuffles dearly.
-    std::string base = !software ? "navi31" : property("driver_version", 25 << 22) < (23 << 22) && device_name.find("llvmpipe") != std::string::npos ? "lavapipe-22" : "lavapipe";
+    std::string base =
+        !software ? "navi31"
+        : property("driver_version", 25 << 22) < (23 << 22) && device_name.find("llvmpipe") != std::string::npos
+            ? "lavapipe-22"
+            : "lavapipe";
     auto model = profile(base);
     AICF_CHECK(model.has_value(), "the profile " + base);
-    if (!software || device_name.find("llvmpipe") == std::string::npos) model->title = fmt::format("{} (figures of {})", device_name, base);
+    if (!software || device_name.find("llvmpipe") == std::string::npos)
+      model->title = fmt::format("{} (figures of {})", device_name, base);
     model->subgroup_sizes = {static_cast<int>(property("subgroup_size", model->subgroup_sizes.front()))};
     model->figures["workgroup_memory"] = {static_cast<double>(property("workgroup_memory", 16384)), 'm'};
     model->figures["max_invocations"] = {static_cast<double>(property("max_workgroup_invocations", 128)), 'm'};
@@ -70,22 +76,29 @@ class VulkanBackend final : public Backend {
 
   Result<std::vector<ChosenSchedule>> choose_schedule(const StreamingRegion& region, const DeviceModel& model,
                                                       const ScheduleOptions& options) const override {
-    AICF_TRY(std::vector<Schedule> candidates, enumerate_schedules(region, vulkan_space(model), options.forced, options.size_hints));
-    auto cost = [&](std::span<const StaticCounts> kernels) { return vulkan_cost(kernels, model, options.optimize_for_first_run); };
+    AICF_TRY(std::vector<Schedule> candidates,
+             enumerate_schedules(region, vulkan_space(model), options.forced, options.size_hints));
+    auto cost = [&](std::span<const StaticCounts> kernels) {
+      return vulkan_cost(kernels, model, options.optimize_for_first_run);
+    };
     AICF_TRY(std::vector<EvaluatedSchedule> found, search(region, candidates, cost, options.size_hints, 3));
     std::vector<ChosenSchedule> out;
     for (EvaluatedSchedule& e : found) {
       Schedule& s = e.scheduled.schedule;
       s.reasons.push_back(fmt::format("subgroup {} of {}", s.subgroup_size, model.title));
-      s.reasons.push_back(fmt::format("limited by {}: {:.0f} of {:.0f} us", s.predicted.limit, s.predicted.microseconds[s.predicted.limit], s.predicted.total));
+      s.reasons.push_back(fmt::format("limited by {}: {:.0f} of {:.0f} us", s.predicted.limit,
+                                      s.predicted.microseconds[s.predicted.limit], s.predicted.total));
       out.push_back({std::move(e.scheduled), std::move(e.lowered), std::move(e.programs)});
     }
     return out;
   }
 
-  std::string emit(const ThreadProgram& program, const DeviceModel& model) const override { return emit_glsl(program, glsl_options(model)); }
+  std::string emit(const ThreadProgram& program, const DeviceModel& model) const override {
+    return emit_glsl(program, glsl_options(model));
+  }
 
-  Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel&, BinaryKind) const override {
+  Result<KernelBinary> assemble(const ThreadProgram& program, const std::string& source, const DeviceModel&,
+                                BinaryKind) const override {
     KernelBinary k;
     k.name = program.name;
     k.kind = BinaryKind::spirv;

@@ -31,7 +31,9 @@ PredictedCost instruction_cost(std::span<const StaticCounts> kernels, const Devi
   for (const StaticCounts& k : kernels) {
     double live = k.live;
     double low = m["ns.muladd.live16"], middle = m["ns.muladd.live128"], high = m["ns.muladd.live256"];
-    double muladd = live <= 16 ? low : live <= 128 ? low + (middle - low) * (live - 16) / 112 : middle + (high - middle) * std::min(1.5, (live - 128) / 128);
+    double muladd = live <= 16    ? low
+                    : live <= 128 ? low + (middle - low) * (live - 16) / 112
+                                  : middle + (high - middle) * std::min(1.5, (live - 128) / 128);
     double scale = k.workgroups * k.subgroups / m["units"] / 1000.0;
     // Few work items: the driver's threads share them unevenly (8 took 2.8 times as long as the same work in 16).
     double full = m["units"] * m["workgroups_per_unit"];
@@ -47,10 +49,14 @@ PredictedCost instruction_cost(std::span<const StaticCounts> kernels, const Devi
     }
     us["multiply-add"] += std::max(k["op.add"], k["op.mul"]) * muladd * scale + std::min(k["op.add"], k["op.mul"]) * 0;
     us["exp"] += k["op.exp"] * m["ns.op.exp"] * scale;
-    us["other arithmetic"] += (k["op.div"] * m["ns.op.div"] + k["op.select"] * m["ns.op.select"] + k["op.integer"] * m["ns.op.integer"]) * scale;
+    us["other arithmetic"] +=
+        (k["op.div"] * m["ns.op.div"] + k["op.select"] * m["ns.op.select"] + k["op.integer"] * m["ns.op.integer"]) *
+        scale;
     us["launch"] += (m["ns.launch"] + k.workgroups * m["ns.workgroup"]) / 1000.0;
-    double jit = (k["static.load"] * m["jit_ms.load"] + k["static.store"] * m["jit_ms.store"] + k["static.op"] * m["jit_ms.op"] +
-                  k["static.shuffle"] * m["jit_ms.shuffle"] + k["static.shared"] * m["jit_ms.shared"]) * 1000.0;
+    double jit =
+        (k["static.load"] * m["jit_ms.load"] + k["static.store"] * m["jit_ms.store"] + k["static.op"] * m["jit_ms.op"] +
+         k["static.shuffle"] * m["jit_ms.shuffle"] + k["static.shared"] * m["jit_ms.shared"]) *
+        1000.0;
     us["driver compile"] += first_run ? jit : jit / m["first_run_repeats"];
   }
   return cost;
@@ -73,14 +79,18 @@ PredictedCost roofline_cost(std::span<const StaticCounts> kernels, const DeviceM
     double bytes = (k["bytes.read"] + k["bytes.written"]) * subgroups;
     double alu = fma * threads * subgroups / (m["f32_fma_per_clk_per_unit"] * m["units"] * clk);
     double exp = k["op.exp"] * threads * subgroups / (m["exp_per_clk_per_unit"] * m["units"] * clk);
-    double lds = (shared * 4 * threads + (k["shuffle.constant"] + k["shuffle.xor"] + k["shuffle.dynamic"]) * 4 * threads) * subgroups / (m["shared_bytes_per_clk_per_unit"] * m["units"] * clk);
+    double lds =
+        (shared * 4 * threads + (k["shuffle.constant"] + k["shuffle.xor"] + k["shuffle.dynamic"]) * 4 * threads) *
+        subgroups / (m["shared_bytes_per_clk_per_unit"] * m["units"] * clk);
     double l2 = bytes / (m["l2_gb_s"] * 1000.0);
     double issue = accesses * 4 * subgroups / (m["units"] * clk);
     // Registers decide how many waves hide latency; workgroup memory how many workgroups fit.
     double granule = m["register_granule"];
     double per_thread = std::ceil((k.live + 24) / granule) * granule;
     double waves = std::min(m["waves_per_unit"], std::floor(m["registers_per_unit"] / (per_thread * threads)));
-    if (k.shared_bytes > 0) waves = std::min(waves, std::floor(m["workgroup_memory_per_unit"] / static_cast<double>(k.shared_bytes)) * k.subgroups);
+    if (k.shared_bytes > 0)
+      waves = std::min(waves,
+                       std::floor(m["workgroup_memory_per_unit"] / static_cast<double>(k.shared_bytes)) * k.subgroups);
     double hiding = std::min(1.0, std::max(0.25, waves / m["latency_waves"]));
     if (per_thread > m["registers_most"]) hiding *= m["registers_most"] / per_thread * 0.5;
     double slots = m["units"] * std::max(1.0, waves / k.subgroups);

@@ -8,14 +8,17 @@
 // constants. contract, map, reduce, select, iota and every move (transpose, reshape, broadcast, slice, concat, gather,
 // pad) are bodies of this one form, so composing index maps is substitution:
 //
-//     transpose   body = load(x, [j, i])                     concat   body = where(i < n, load(a, [i]), load(b, [i -
-//     n])) reshape     body = load(x, [i // 4, i % 4])            gather   body = load(x, [load(ids, [i]), j]) iota
-//     body = i                                    matmul   sum over k of load(a, [i, k]) * load(b, [k, j])
+//     transpose   body = load(x, [j, i])
+//     reshape     body = load(x, [i // 4, i % 4])
+//     concat      body = where(i < n, load(a, [i]), load(b, [i - n]))
+//     gather      body = load(x, [load(ids, [i]), j])
+//     iota        body = i
+//     matmul      sum over k of load(a, [i, k]) * load(b, [k, j])
 //
 // Invariants (verify() checks them, and is run around every pass in debug builds and in all tests):
 //  1. every load names a node of the graph, with one index per dimension; the graph is acyclic;
-//  2. axis names are unique within a node (result axes and reduce axes together); every axis in the body is one of
-//  them;
+//  2. axis names are unique within a node (result axes and reduce axes together); every axis in the body is one
+//     of them;
 //  3. reduce == none exactly when reduce_axes is empty; loads are in bounds for the axes' ranges (where provable);
 //  4. the body's type is the node's type; dims are non-negative integer expressions over symbols.
 //

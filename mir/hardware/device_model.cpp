@@ -22,7 +22,8 @@ Result<DeviceModel> parse_device_model(const std::string& json, const std::strin
   if (root.is_discarded() || !root.is_object()) return bad_input("a device profile is one JSON object", place);
   DeviceModel m;
   auto text = [&](const char* key, std::string& out) -> Result<void> {
-    if (!root.contains(key) || !root[key].is_string()) return bad_input(fmt::format("the profile needs the text '{}'", key), place);
+    if (!root.contains(key) || !root[key].is_string())
+      return bad_input(fmt::format("the profile needs the text '{}'", key), place);
     out = root[key].get<std::string>();
     return {};
   };
@@ -32,10 +33,12 @@ Result<DeviceModel> parse_device_model(const std::string& json, const std::strin
   const auto figures = root.value("figures", nlohmann::json::object());
   for (const auto& [key, entry] : figures.items()) {
     // "figure": [value, "source"]
-    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number() || !entry[1].is_string() || entry[1].get<std::string>().size() != 1)
+    if (!entry.is_array() || entry.size() != 2 || !entry[0].is_number() || !entry[1].is_string() ||
+        entry[1].get<std::string>().size() != 1)
       return bad_input(fmt::format("figure '{}' is not [number, \"m|v|d|k\"]", key), place);
     char source = entry[1].get<std::string>()[0];
-    if (std::string_view("mvdk").find(source) == std::string_view::npos) return bad_input(fmt::format("figure '{}' has source '{}', not one of m, v, d, k", key, source), place);
+    if (std::string_view("mvdk").find(source) == std::string_view::npos)
+      return bad_input(fmt::format("figure '{}' has source '{}', not one of m, v, d, k", key, source), place);
     m.figures[key] = {entry[0].get<double>(), source};
   }
   for (const auto& s : root.value("subgroup_sizes", nlohmann::json::array())) {
@@ -44,7 +47,8 @@ Result<DeviceModel> parse_device_model(const std::string& json, const std::strin
   }
   for (const auto& s : root.value("matrix_shapes", nlohmann::json::array())) {
     if (!s.is_object()) return bad_input("'matrix_shapes' holds objects {m, n, k, a, c}", place);
-    m.matrix_shapes.push_back({s.value("m", 0), s.value("n", 0), s.value("k", 0), s.value("a", std::string()), s.value("c", std::string())});
+    m.matrix_shapes.push_back(
+        {s.value("m", 0), s.value("n", 0), s.value("k", 0), s.value("a", std::string()), s.value("c", std::string())});
   }
   const auto features = root.value("features", nlohmann::json::object());
   for (const auto& [key, value] : features.items()) m.features[key] = value.is_boolean() && value.get<bool>();

@@ -11,7 +11,8 @@ namespace {
 
 class Counter {
  public:
-  Counter(const ThreadProgram& program, const std::map<std::string, std::int64_t>& sizes) : program_(program), bindings_(sizes) {
+  Counter(const ThreadProgram& program, const std::map<std::string, std::int64_t>& sizes)
+      : program_(program), bindings_(sizes) {
     for (const std::string& s : program.symbols) bindings_.try_emplace(s, 64);
     bindings_["lane"] = bindings_["subgroup"] = bindings_["workgroup"] = 0;
   }
@@ -33,9 +34,9 @@ class Counter {
 
   const ThreadProgram& program_;
   std::map<std::string, std::int64_t> bindings_;
-  ExprMap integers_;  ///< integer variables by definition
+  ExprMap integers_;                                  ///< integer variables by definition
   std::map<std::pair<Expr, int>, Pattern> patterns_;  ///< by index without its constant, and width
-  std::vector<std::int64_t> samples_{0};  ///< work items that stand for all
+  std::vector<std::int64_t> samples_{0};              ///< work items that stand for all
   StaticCounts out_;
 };
 
@@ -65,7 +66,8 @@ Counter::Pattern Counter::find_pattern(const Expr& index, int width) {
     at.push_back(*v);
   }
   bindings_["lane"] = 0;
-  if (static_cast<int>(at.size()) < program_.subgroup_size) return {"strided", static_cast<double>(program_.subgroup_size)};
+  if (static_cast<int>(at.size()) < program_.subgroup_size)
+    return {"strided", static_cast<double>(program_.subgroup_size)};
   for (std::int64_t a : at)
     for (std::int64_t i = a; i < a + width; ++i) touched.insert(i >= 0 ? i / 8 : (i - 7) / 8);
   double sectors = static_cast<double>(touched.size());
@@ -80,7 +82,8 @@ double Counter::trips(const ThreadStatement& loop) {
   double sum = 0;
   for (std::int64_t item : samples_) {
     bindings_["workgroup"] = item;
-    std::int64_t begin = evaluate(loop.begin, 0), end = evaluate(loop.end, 64), step = std::max<std::int64_t>(1, evaluate(loop.step, 1));
+    std::int64_t begin = evaluate(loop.begin, 0), end = evaluate(loop.end, 64),
+                 step = std::max<std::int64_t>(1, evaluate(loop.step, 1));
     sum += static_cast<double>(std::max<std::int64_t>(0, (end - begin + step - 1) / step));
   }
   bindings_["workgroup"] = 0;
@@ -94,14 +97,39 @@ void Counter::expression(const Expr& e, double times) {
     const char* key = "op.select";
     bool real = is_float(x.type()) || (!x.args().empty() && is_float(x.args()[0].type()));
     switch (x.op()) {
-      case Op::cast: return;
-      case Op::neg: case Op::abs: return;
-      case Op::add: case Op::sub: key = real ? "op.add" : "op.integer"; break;
-      case Op::mul: key = real ? "op.mul" : "op.integer"; break;
-      case Op::exp: case Op::log: case Op::tanh: case Op::erf: case Op::pow: case Op::sin: case Op::cos: key = "op.exp"; break;
-      case Op::div: case Op::reciprocal: case Op::sqrt: key = real ? "op.div" : "op.integer"; break;
-      case Op::floordiv: case Op::mod: key = "op.integer"; break;
-      default: key = real ? "op.select" : "op.integer"; break;
+      case Op::cast:
+        return;
+      case Op::neg:
+      case Op::abs:
+        return;
+      case Op::add:
+      case Op::sub:
+        key = real ? "op.add" : "op.integer";
+        break;
+      case Op::mul:
+        key = real ? "op.mul" : "op.integer";
+        break;
+      case Op::exp:
+      case Op::log:
+      case Op::tanh:
+      case Op::erf:
+      case Op::pow:
+      case Op::sin:
+      case Op::cos:
+        key = "op.exp";
+        break;
+      case Op::div:
+      case Op::reciprocal:
+      case Op::sqrt:
+        key = real ? "op.div" : "op.integer";
+        break;
+      case Op::floordiv:
+      case Op::mod:
+        key = "op.integer";
+        break;
+      default:
+        key = real ? "op.select" : "op.integer";
+        break;
     }
     add(key, times);
     add("static.op", 1);
@@ -111,13 +139,15 @@ void Counter::expression(const Expr& e, double times) {
 void Counter::walk(const ThreadBody& body, double times) {
   using Kind = ThreadStatement::Kind;
   for (const ThreadStatement& s : body) {
-    int width = static_cast<int>(std::max<std::size_t>(1, s.kind == Kind::load_global || s.kind == Kind::load_shared ? s.names.size() : s.exprs.size()));
+    int width = static_cast<int>(std::max<std::size_t>(
+        1, s.kind == Kind::load_global || s.kind == Kind::load_shared ? s.names.size() : s.exprs.size()));
     std::string suffix = ".w" + std::to_string(width);
     switch (s.kind) {
       case Kind::declare:
       case Kind::assign:
         if (s.exprs.empty() || !s.exprs[0]) break;
-        if (!is_float(s.exprs[0].type()) && s.kind == Kind::declare) integers_[s.names[0]] = substitute_values(s.exprs[0], integers_);
+        if (!is_float(s.exprs[0].type()) && s.kind == Kind::declare)
+          integers_[s.names[0]] = substitute_values(s.exprs[0], integers_);
         expression(s.exprs[0], times);
         break;
       case Kind::load_global:
@@ -147,7 +177,9 @@ void Counter::walk(const ThreadBody& body, double times) {
         add("shuffle.xor", times);
         add("static.shuffle", 1);
         break;
-      case Kind::barrier: add("barrier", times); break;
+      case Kind::barrier:
+        add("barrier", times);
+        break;
       case Kind::loop: {
         double n = trips(s);
         add("iteration", times * n);
@@ -160,7 +192,8 @@ void Counter::walk(const ThreadBody& body, double times) {
         expression(s.predicate, times);
         walk(s.body, times);
         break;
-      case Kind::comment: break;
+      case Kind::comment:
+        break;
     }
   }
 }
@@ -208,7 +241,9 @@ StaticCounts Counter::run() {
   out_.subgroup_size = program_.subgroup_size;
   std::int64_t items = std::max<std::int64_t>(0, evaluate(program_.workgroups, 1));
   out_.workgroups = static_cast<double>(items);
-  for (const SharedArray& a : program_.shared) out_.shared_bytes = std::max<std::int64_t>(out_.shared_bytes, a.byte_offset + a.elements * static_cast<std::int64_t>(device_size(a.type)));
+  for (const SharedArray& a : program_.shared)
+    out_.shared_bytes = std::max<std::int64_t>(
+        out_.shared_bytes, a.byte_offset + a.elements * static_cast<std::int64_t>(device_size(a.type)));
   for (std::int64_t item : {items / 2, items - 1})
     if (item > samples_.back()) samples_.push_back(item);
   walk(program_.body, 1.0);

@@ -23,7 +23,7 @@ struct StaticCounts {
   double workgroups = 1;
   int subgroups = 1;
   int subgroup_size = 1;
-  int live = 0;             ///< largest number of scalars live at once
+  int live = 0;  ///< largest number of scalars live at once
   std::int64_t shared_bytes = 0;
   double operator[](const std::string& key) const {
     auto it = counts.find(key);

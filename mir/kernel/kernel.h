@@ -77,9 +77,9 @@ struct KernelOp {
     reduce,  ///< tile = tile op (expr reduced over the register digits of `over`); for sum of a product: a contraction.
              ///< Operands in other lanes at a constant lane are delivered by broadcast, workgroup tiles are read at
              ///< use. Lane factors of `over` that all register operands share stay spread: the result is partial over
-             ///< them until a cross (reduction_space() in expand_plan.h). `first` sets the tile to coordinate 0's element.
-    cross,   ///< butterfly merge over lanes (and subgroups, through workgroup memory) that hold different partials of
-             ///< `states`: for each mask in `masks` the states become merge(a = own, b = from lane xor mask)
+    ///< them until a cross (reduction_space() in expand_plan.h). `first` sets the tile to coordinate 0's element.
+    cross,  ///< butterfly merge over lanes (and subgroups, through workgroup memory) that hold different partials of
+            ///< `states`: for each mask in `masks` the states become merge(a = own, b = from lane xor mask)
     to_workgroup,    ///< workgroup tile `tile` = register tile value `source` (a store by every holder; replicated
                      ///< elements by one)
     from_workgroup,  ///< register tile `tile` = workgroup tile `source`

@@ -65,7 +65,9 @@ Lowering::Lowering(const StreamingRegion& region, const Schedule& schedule)
   }
 }
 
-std::int64_t Lowering::tile(const std::string& axis) const { return tile_extent(schedule_, axis); }
+std::int64_t Lowering::tile(const std::string& axis) const {
+  return tile_extent(schedule_, axis);
+}
 
 bool Lowering::padded(const std::string& axis) const {
   const Expr& extent = region_.axis(axis).extent;
@@ -98,7 +100,9 @@ Result<void> Lowering::assign_positions() {
       if (f.size == 1) continue;
       Factor out{axis->name, f.level, f.size, stride, 1};
       if (f.level != Level::reg && (f.size & (f.size - 1)) != 0)
-        return unsupported(fmt::format("lane and subgroup factors are powers of two, axis {} has {}", axis->name, f.size), region_.name);
+        return unsupported(
+            fmt::format("lane and subgroup factors are powers of two, axis {} has {}", axis->name, f.size),
+            region_.name);
       if (f.level == Level::lane) out.position = lane, lane *= f.size;
       if (f.level == Level::subgroup) out.position = subgroup, subgroup *= f.size;
       stride *= f.size;
@@ -106,9 +110,13 @@ Result<void> Lowering::assign_positions() {
     }
   }
   if (lane > schedule_.subgroup_size)
-    return unsupported(fmt::format("the schedule spreads {} lanes over a subgroup of {}", lane, schedule_.subgroup_size), region_.name);
+    return unsupported(
+        fmt::format("the schedule spreads {} lanes over a subgroup of {}", lane, schedule_.subgroup_size),
+        region_.name);
   if (subgroup != schedule_.subgroups)
-    return unsupported(fmt::format("the schedule spreads {} subgroups, the workgroup has {}", subgroup, schedule_.subgroups), region_.name);
+    return unsupported(
+        fmt::format("the schedule spreads {} subgroups, the workgroup has {}", subgroup, schedule_.subgroups),
+        region_.name);
   lanes_used_ = lane;
   return {};
 }
@@ -122,7 +130,8 @@ std::vector<TileAxis> Lowering::tile_axes(const std::vector<std::string>& axes) 
 Distribution Lowering::distribution(const std::vector<std::string>& axes) const {
   Distribution d;
   for (auto a = axes.rbegin(); a != axes.rend(); ++a)
-    if (auto it = spread_.find(*a); it != spread_.end()) d.factors.insert(d.factors.end(), it->second.begin(), it->second.end());
+    if (auto it = spread_.find(*a); it != spread_.end())
+      d.factors.insert(d.factors.end(), it->second.begin(), it->second.end());
   return d;
 }
 
@@ -216,8 +225,9 @@ void Lowering::compute(KernelBody& body, const std::string& name, DType type, co
   forget_temps_of(name);
 }
 
-void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce_op, const std::vector<std::string>& axes,
-                      const std::vector<std::string>& over, const Expr& e, const std::string& note) {
+void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce_op,
+                      const std::vector<std::string>& axes, const std::vector<std::string>& over, const Expr& e,
+                      const std::string& note) {
   std::set<std::string> all(axes.begin(), axes.end());
   all.insert(over.begin(), over.end());
   std::erase_if(all, [&](const std::string& a) { return tile(a) == 1; });
@@ -290,8 +300,11 @@ Expr Lowering::guarded(KernelBody& body, const Expr& e, ReduceOp op, const std::
         if (i == best) continue;
         for (const std::string& v : values_of(factors[i])) {
           auto d = decls_.find(v);
-          bool carries = std::ranges::any_of(tile_axes_.at(v), [&](const std::string& a) { return guard_axes.contains(a); });
-          if (carries && (factors[i].op() != Op::value || d == decls_.end() || (d->second->fill && !d->second->fill.is_constant(0)))) others_zero_filled = false;
+          bool carries =
+              std::ranges::any_of(tile_axes_.at(v), [&](const std::string& a) { return guard_axes.contains(a); });
+          if (carries && (factors[i].op() != Op::value || d == decls_.end() ||
+                          (d->second->fill && !d->second->fill.is_constant(0))))
+            others_zero_filled = false;
         }
       }
       if (best < factors.size() && others_zero_filled) {
@@ -309,9 +322,12 @@ Expr Lowering::guarded(KernelBody& body, const Expr& e, ReduceOp op, const std::
       }
       // Every factor is a tile that is zero outside: the product is zero already.
       bool all_tiles = std::ranges::all_of(factors, [&](const Expr& f) {
-        return f.op() == Op::value && decls_.contains(f.name()) && (!decls_.at(f.name())->fill || decls_.at(f.name())->fill.is_constant(0));
+        return f.op() == Op::value && decls_.contains(f.name()) &&
+               (!decls_.at(f.name())->fill || decls_.at(f.name())->fill.is_constant(0));
       });
-      if (all_tiles && std::ranges::count_if(factors, [&](const Expr& f) { return std::ranges::includes(varying(f), guard_axes); }) == static_cast<long>(factors.size()))
+      if (all_tiles && std::ranges::count_if(factors, [&](const Expr& f) {
+                         return std::ranges::includes(varying(f), guard_axes);
+                       }) == static_cast<long>(factors.size()))
         return e;
     }
   }
@@ -320,7 +336,8 @@ Expr Lowering::guarded(KernelBody& body, const Expr& e, ReduceOp op, const std::
 
 // ---- loads -------------------------------------------------------------------------------------------------------
 
-const KernelBuffer& Lowering::use_buffer(const std::string& name, DType type, const std::vector<Expr>& shape, bool written) {
+const KernelBuffer& Lowering::use_buffer(const std::string& name, DType type, const std::vector<Expr>& shape,
+                                         bool written) {
   for (KernelBuffer& b : kernel_.buffers)
     if (b.name == name) {
       b.written |= written;
@@ -337,7 +354,8 @@ std::string Lowering::contiguous_axis(const TileDecl& t) const {
   auto last = as_affine(simplify(t.index.back(), ranges_), axes);
   if (!last) return {};
   for (const auto& [name, coefficient] : last->coefficients)
-    if (coefficient.is_constant(1) && std::ranges::none_of(std::span(t.index).first(t.index.size() - 1), [&](const Expr& e) { return depends_on_axis(e, name); }))
+    if (coefficient.is_constant(1) && std::ranges::none_of(std::span(t.index).first(t.index.size() - 1),
+                                                           [&](const Expr& e) { return depends_on_axis(e, name); }))
       return name;
   return {};
 }

@@ -23,9 +23,11 @@ void Lowering::ensure_loaded(KernelBody& body, const Expr& e) {
 }
 
 // target op= e reduced over `over`: loops over the axes that one tile does not cover, loads what varies there inside them.
-void Lowering::accumulate(KernelBody& body, const std::string& target, ReduceOp op, const std::vector<std::string>& axes,
-                          std::vector<std::string> over, const Expr& e, const std::string& note) {
-  auto inner = std::ranges::find_if(over, [&](const std::string& a) { return looped(a) && !kernel_open_loops_.contains(a); });
+void Lowering::accumulate(KernelBody& body, const std::string& target, ReduceOp op,
+                          const std::vector<std::string>& axes, std::vector<std::string> over, const Expr& e,
+                          const std::string& note) {
+  auto inner =
+      std::ranges::find_if(over, [&](const std::string& a) { return looped(a) && !kernel_open_loops_.contains(a); });
   if (inner == over.end()) {
     ensure_loaded(body, e);
     reduce(body, target, op, axes, over, guarded(body, e, op, over), note);
@@ -78,7 +80,8 @@ void Lowering::store(KernelBody& body, const StepStatement& s) {
   Expr e = with_inlined(s.body);
   ensure_loaded(body, e);
   std::string tile_name;
-  if (e.op() == Op::value && tile_axes_.contains(e.name()) && tile_axes_[e.name()] == s.axes && !decls_.contains(e.name())) {
+  if (e.op() == Op::value && tile_axes_.contains(e.name()) && tile_axes_[e.name()] == s.axes &&
+      !decls_.contains(e.name())) {
     tile_name = e.name();
   } else {
     tile_name = s.name + "_tile";
@@ -125,7 +128,8 @@ void Lowering::repair(KernelBody& body, const Stream& stream, const std::functio
         compute(body, state.name, state.type, state.axes, value, "repair");
       }
     }
-    for (const auto& [state, repaired] : late) compute(body, state->name, state->type, state->axes, Expr::value(repaired, state->type));
+    for (const auto& [state, repaired] : late)
+      compute(body, state->name, state->type, state->axes, Expr::value(repaired, state->type));
   }
 }
 
@@ -140,11 +144,13 @@ Result<void> Lowering::update(KernelBody& body, const StepStatement& s, const St
   std::vector<std::string> over = s.over;
   over.push_back(stream.axis);
   if (s.reduce == ReduceOp::first) return {};  // set once, before the loop
-  bool is_reference = std::ranges::any_of(stream.repairs, [&](const RepairGroup& g) { return contains(g.references, s.name); });
+  bool is_reference =
+      std::ranges::any_of(stream.repairs, [&](const RepairGroup& g) { return contains(g.references, s.name); });
   if (is_reference) {
     // A group that still waits for an earlier move of this reference moves first.
     repair(body, stream, [&](const RepairGroup& g) {
-      return contains(g.references, s.name) && moved_[static_cast<std::size_t>(&g - stream.repairs.data())].contains(s.name);
+      return contains(g.references, s.name) &&
+             moved_[static_cast<std::size_t>(&g - stream.repairs.data())].contains(s.name);
     });
     compute(body, s.name + "_old", s.type, s.axes, Expr::value(s.name, s.type));
     for (std::size_t g = 0; g < stream.repairs.size(); ++g)
@@ -158,12 +164,14 @@ Result<void> Lowering::statement(KernelBody& body, const StepStatement& s, const
   if (stream && !moved_.empty()) {
     const std::set<std::string> read = s.body ? values_of(with_inlined(s.body)) : std::set<std::string>{};
     repair(body, *stream, [&](const RepairGroup& g) {
-      return contains(g.states, s.name) || std::ranges::any_of(g.states, [&](const std::string& m) { return read.contains(m); });
+      return contains(g.states, s.name) ||
+             std::ranges::any_of(g.states, [&](const std::string& m) { return read.contains(m); });
     });
   }
   switch (s.kind) {
     case StepStatement::Kind::nested:
-      return unsupported("a stream nested in a step has no lowering yet; inner reductions take its place", region_.name);
+      return unsupported("a stream nested in a step has no lowering yet; inner reductions take its place",
+                         region_.name);
     case StepStatement::Kind::store:
       store(body, s);
       return {};
@@ -187,7 +195,8 @@ Result<void> Lowering::statement(KernelBody& body, const StepStatement& s, const
     compute(body, s.name, s.type, s.axes, e, s.name);
     return {};
   }
-  if (!whole) return unsupported(fmt::format("the inner reduction '{}' needs its axes held whole", s.name), region_.name);
+  if (!whole)
+    return unsupported(fmt::format("the inner reduction '{}' needs its axes held whole", s.name), region_.name);
   compute(body, s.name, s.type, s.axes, neutral(s.reduce, s.type));
   accumulate(body, s.name, s.reduce, s.axes, s.over, e, s.name);
   MergeRule rule{s.name, combine(s.reduce, Expr::value("a." + s.name, s.type), Expr::value("b." + s.name, s.type))};
@@ -255,7 +264,8 @@ std::pair<Expr, Expr> Lowering::bounds(const Stream& s) const {
       end = Expr::binary(Op::min, end, Expr::binary(Op::max, limit, Expr(0)));
     } else {
       Expr first = strict ? a : a + Expr(1);  // first n that some coordinate keeps
-      begin = Expr::binary(Op::max, begin, floordiv(Expr::binary(Op::max, first, Expr(0)), Expr(tile(s.axis))) * Expr(tile(s.axis)));
+      begin = Expr::binary(Op::max, begin,
+                           floordiv(Expr::binary(Op::max, first, Expr(0)), Expr(tile(s.axis))) * Expr(tile(s.axis)));
     }
   }
   return {simplify(begin, ranges_), simplify(end, ranges_)};
@@ -268,7 +278,8 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
       compute(body, state.name, state.type, state.axes, state.init);
       continue;
     }
-    auto u = std::ranges::find_if(s.step, [&](const StepStatement& x) { return x.kind == StepStatement::Kind::update && x.name == state.name; });
+    auto u = std::ranges::find_if(
+        s.step, [&](const StepStatement& x) { return x.kind == StepStatement::Kind::update && x.name == state.name; });
     AICF_CHECK(u != s.step.end(), "a pivot without update in " + region_.name);
     Expr e = with_inlined(u->body);
     ExprMap locals;  // locals of the step that the pivot reads, elementwise ones only
@@ -283,7 +294,9 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
     for (const std::string& v : values_of(e)) {
       auto d = decls_.find(v);
       if (d == decls_.end()) {
-        if (!tile_axes_.contains(v)) return unsupported(fmt::format("the pivot '{}' depends on '{}', which is not a load", state.name, v), region_.name);
+        if (!tile_axes_.contains(v))
+          return unsupported(fmt::format("the pivot '{}' depends on '{}', which is not a load", state.name, v),
+                             region_.name);
         continue;
       }
       TileDecl first = *d->second;
@@ -298,7 +311,8 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
       load(body, first_tiles_.back());
       renamed[v] = Expr::value(first.name, first.type);
     }
-    compute(body, state.name, state.type, state.axes, substitute_values(substitute_axes(e, at_first), renamed), "pivot");
+    compute(body, state.name, state.type, state.axes, substitute_values(substitute_axes(e, at_first), renamed),
+            "pivot");
   }
   return {};
 }
@@ -306,7 +320,8 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
 Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end) {
   AICF_RETURN_IF_ERROR(initial_states(body, s, begin));
   for (const TileDecl& t : s.tiles) {
-    bool inner_loop = std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
+    bool inner_loop =
+        std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
     if (t.lifecycle == Lifecycle::stream && !inner_loop) {
       load(body, t);
       loaded_.insert(t.name);
@@ -357,7 +372,8 @@ void Lowering::preload(KernelBody& body) {
     for (const StepStatement& x : s.step)
       if (x.body) used.merge(values_of(x.body));
   for (const TileDecl& t : region_.tiles) {
-    bool inner_loop = std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
+    bool inner_loop =
+        std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
     if (used.contains(t.name) && !inner_loop) {
       load(body, t);
       loaded_.insert(t.name);
@@ -368,13 +384,17 @@ void Lowering::preload(KernelBody& body) {
 Result<LoweredRegion> Lowering::run() {
   AICF_RETURN_IF_ERROR(assign_positions());
   auto held_whole = [&](const std::vector<std::string>& axes) {
-    return std::ranges::all_of(axes, [&](const std::string& a) { return !looped(a) || contains(region_.parallel, a) || stream_axes_.contains(a); });
+    return std::ranges::all_of(axes, [&](const std::string& a) {
+      return !looped(a) || contains(region_.parallel, a) || stream_axes_.contains(a);
+    });
   };
   for (const Stream& s : region_.streams)
     for (const StateDecl& d : s.states)
-      if (!held_whole(d.axes)) return unsupported(fmt::format("the state '{}' needs its axes held whole", d.name), region_.name);
+      if (!held_whole(d.axes))
+        return unsupported(fmt::format("the state '{}' needs its axes held whole", d.name), region_.name);
   auto stores_whole = [&](const std::vector<StepStatement>& list) {
-    return std::ranges::all_of(list, [&](const StepStatement& x) { return x.kind != StepStatement::Kind::store || held_whole(x.axes); });
+    return std::ranges::all_of(
+        list, [&](const StepStatement& x) { return x.kind != StepStatement::Kind::store || held_whole(x.axes); });
   };
   bool stores = stores_whole(region_.prologue) && stores_whole(region_.epilogue);
   for (const Stream& s : region_.streams) stores &= stores_whole(s.step) && stores_whole(s.finish);
@@ -400,7 +420,9 @@ Result<LoweredRegion> Lowering::run_split() {
   for (const auto* list : {&region_.streams[0].finish, &region_.epilogue})
     for (const StepStatement& x : *list)
       for (const StepStatement& p : region_.prologue)
-        if (x.body && depends_on_value(x.body, p.name)) return unsupported(fmt::format("a split stream whose finish reads '{}' of its prologue", p.name), region_.name);
+        if (x.body && depends_on_value(x.body, p.name))
+          return unsupported(fmt::format("a split stream whose finish reads '{}' of its prologue", p.name),
+                             region_.name);
   const Stream& s = region_.streams[0];
   const std::int64_t parts = schedule_.split;
   LoweredRegion out;
@@ -439,7 +461,8 @@ Result<LoweredRegion> Lowering::run_split() {
     write.index = index;
     write.shape = shape;
     store(kernel_.body, write);
-    TileDecl read{d.name + "_part", d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step, Residency::subgroup_register};
+    TileDecl read{
+        d.name + "_part", d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step, Residency::subgroup_register};
     read.index[0] = Expr::symbol("part");
     reads.push_back(read);
   }

@@ -21,8 +21,8 @@ class Lowering {
  private:
   // lower.cpp: axes, distributions, expressions, loads
   std::int64_t tile(const std::string& axis) const;
-  bool padded(const std::string& axis) const;  ///< the last tile may pass the extent
-  bool looped(const std::string& axis) const;  ///< more than one tile
+  bool padded(const std::string& axis) const;               ///< the last tile may pass the extent
+  bool looped(const std::string& axis) const;               ///< more than one tile
   Expr inside(const std::vector<std::string>& axes) const;  ///< axis < extent for the padded ones; empty when none
   Result<void> assign_positions();
   std::vector<TileAxis> tile_axes(const std::vector<std::string>& axes) const;
@@ -34,8 +34,8 @@ class Lowering {
   Expr hoist(KernelBody& body, const Expr& e, const std::set<std::string>& user_axes);
   Expr hoist_args(KernelBody& body, const Expr& e, const std::set<std::string>& user_axes);
   Expr guarded(KernelBody& body, const Expr& e, ReduceOp op, const std::vector<std::string>& over);
-  void compute(KernelBody& body, const std::string& name, DType type, const std::vector<std::string>& axes, const Expr& e,
-               const std::string& note = {});
+  void compute(KernelBody& body, const std::string& name, DType type, const std::vector<std::string>& axes,
+               const Expr& e, const std::string& note = {});
   void reduce(KernelBody& body, const std::string& name, ReduceOp op, const std::vector<std::string>& axes,
               const std::vector<std::string>& over, const Expr& e, const std::string& note);
   void forget_temps_of(const std::string& name);
@@ -68,14 +68,14 @@ class Lowering {
   Kernel kernel_;
   std::map<std::string, const TileDecl*> decls_;
   std::set<std::string> stream_axes_;
-  std::map<std::string, std::vector<Factor>> spread_;  ///< axis → its factors with positions
+  std::map<std::string, std::vector<Factor>> spread_;          ///< axis → its factors with positions
   std::map<std::string, std::vector<std::string>> tile_axes_;  ///< value → axes
   std::set<std::string> loaded_;
   std::map<std::string, Expr> inlined_;  ///< locals over a looped axis, recomputed at use
   std::map<Expr, Expr> temps_;
-  std::set<std::string> kernel_open_loops_;  ///< axes whose loop is being filled
+  std::set<std::string> kernel_open_loops_;             ///< axes whose loop is being filled
   std::map<std::size_t, std::set<std::string>> moved_;  ///< repair group → references that moved since its last repair
-  std::list<TileDecl> first_tiles_;  ///< loads at a stream's first coordinate
+  std::list<TileDecl> first_tiles_;                     ///< loads at a stream's first coordinate
   int temp_count_ = 0;
   std::int64_t lanes_used_ = 1;
 };

@@ -67,7 +67,8 @@ Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, con
   if (out.size() > 1) {
     const Schedule &best = out[0].scheduled.schedule, &next = out[1].scheduled.schedule;
     double loss = best.predicted.total > 0 ? 100.0 * (next.predicted.total / best.predicted.total - 1) : 0;
-    out[0].scheduled.schedule.runner_up = fmt::format("{}: {:.0f} % slower by the model, limited by {}", summary(next), loss, next.predicted.limit);
+    out[0].scheduled.schedule.runner_up =
+        fmt::format("{}: {:.0f} % slower by the model, limited by {}", summary(next), loss, next.predicted.limit);
   }
   if (out.size() > keep) out.resize(keep);
   return out;
@@ -92,7 +93,8 @@ std::int64_t next_power(std::int64_t n) {
 
 class Enumerator {
  public:
-  Enumerator(const StreamingRegion& region, const ScheduleSpace& space, const std::map<std::string, std::int64_t>& sizes)
+  Enumerator(const StreamingRegion& region, const ScheduleSpace& space,
+             const std::map<std::string, std::int64_t>& sizes)
       : region_(region), space_(space), sizes_(sizes) {
     for (const Axis& a : region.axes) extent_[a.name] = std::max<std::int64_t>(1, size_of(a.extent, sizes));
     for (const Stream& s : region.streams) stream_ = s.axis;
@@ -159,7 +161,8 @@ void Enumerator::plan_tiles(Schedule& s, Delivery delivery) const {
     if (std::ranges::any_of(t->index, [](const Expr& i) { return !values_of(i).empty(); })) has_lane = true;
     // Needed by every lane: load once across them when there is enough to spread.
     if (!has_lane && elements >= s.subgroup_size) plan.delivery = delivery;
-    if (!has_lane && elements < s.subgroup_size && delivery == Delivery::workgroup && elements > 1) plan.delivery = Delivery::registers;
+    if (!has_lane && elements < s.subgroup_size && delivery == Delivery::workgroup && elements > 1)
+      plan.delivery = Delivery::registers;
     std::string contiguous;
     for (const std::string& a : t->axes)
       if (vectorizable(*t, a)) contiguous = a;
@@ -169,11 +172,15 @@ void Enumerator::plan_tiles(Schedule& s, Delivery delivery) const {
       std::int64_t first = tile;
       if (plan.delivery == Delivery::registers) {
         first = 1;
-        if (s.axes.contains(contiguous) && !s.axes.at(contiguous).factors.empty() && s.axes.at(contiguous).factors[0].level == Level::reg)
+        if (s.axes.contains(contiguous) && !s.axes.at(contiguous).factors.empty() &&
+            s.axes.at(contiguous).factors[0].level == Level::reg)
           first = s.axes.at(contiguous).factors[0].size;
       }
       for (int w : space_.vector_widths) {
-        bool spread = plan.delivery != Delivery::lane_broadcast || tile % (static_cast<std::int64_t>(w) * std::min<std::int64_t>(s.subgroup_size, std::max<std::int64_t>(1, tile / w))) == 0;
+        bool spread = plan.delivery != Delivery::lane_broadcast ||
+                      tile % (static_cast<std::int64_t>(w) *
+                              std::min<std::int64_t>(s.subgroup_size, std::max<std::int64_t>(1, tile / w))) ==
+                          0;
         if (first % w == 0 && extent_.at(contiguous) % w == 0 && spread) {
           plan.vector_width = w;
           break;
@@ -213,8 +220,10 @@ double Enumerator::registers(const Schedule& s) const {
   for (const TileDecl* t : tiles_) {
     const TilePlan& p = s.tiles.at(t->name);
     double n = p.delivery == Delivery::workgroup ? 0 : held(t->axes, p.delivery == Delivery::lane_broadcast);
-    if (t->lifecycle == Lifecycle::step) step = std::max(step, n);
-    else total += n;
+    if (t->lifecycle == Lifecycle::step)
+      step = std::max(step, n);
+    else
+      total += n;
   }
   for (const Stream& st : region_.streams) {
     double states = 0;
@@ -233,8 +242,13 @@ double Enumerator::registers(const Schedule& s) const {
 double Enumerator::estimate(const Schedule& s) const {
   double threads = static_cast<double>(s.subgroup_size) * s.subgroups;
   double items = s.split;
-  for (const std::string& a : region_.parallel) items *= static_cast<double>((extent_.at(a) + tile_extent(s, a) - 1) / tile_extent(s, a));
-  double steps = stream_.empty() ? 1 : static_cast<double>((extent_.at(stream_) + tile_extent(s, stream_) - 1) / tile_extent(s, stream_)) / s.split;
+  for (const std::string& a : region_.parallel)
+    items *= static_cast<double>((extent_.at(a) + tile_extent(s, a) - 1) / tile_extent(s, a));
+  double steps =
+      stream_.empty()
+          ? 1
+          : static_cast<double>((extent_.at(stream_) + tile_extent(s, stream_) - 1) / tile_extent(s, stream_)) /
+                s.split;
   double loads = 0, work = 0;
   for (const TileDecl* t : tiles_) {
     double n = 1, all = 1;
@@ -246,7 +260,8 @@ double Enumerator::estimate(const Schedule& s) const {
       all *= static_cast<double>(it->second.tile());
     }
     const TilePlan& p = s.tiles.at(t->name);
-    double instructions = p.delivery == Delivery::registers ? n / p.vector_width : all / (s.subgroup_size * p.vector_width) + 0.05 * all;
+    double instructions =
+        p.delivery == Delivery::registers ? n / p.vector_width : all / (s.subgroup_size * p.vector_width) + 0.05 * all;
     loads += instructions * 20 * (streamed ? steps : 1);
   }
   auto elements = [&](const std::vector<std::string>& axes, const std::vector<std::string>& over, bool streamed) {
@@ -282,9 +297,11 @@ void Enumerator::consider(const Schedule& base) {
     for (int split : space_.splits) {
       Schedule s = base;
       s.split = split;
-      if (split > 1 && (region_.streams.size() != 1 || extent_.at(stream_) < split * tile_extent(s, stream_) * 2)) continue;
+      if (split > 1 && (region_.streams.size() != 1 || extent_.at(stream_) < split * tile_extent(s, stream_) * 2))
+        continue;
       double items = 1;
-      for (const std::string& a : region_.parallel) items *= static_cast<double>((extent_.at(a) + tile_extent(s, a) - 1) / tile_extent(s, a));
+      for (const std::string& a : region_.parallel)
+        items *= static_cast<double>((extent_.at(a) + tile_extent(s, a) - 1) / tile_extent(s, a));
       if (split > 1 && forced_.empty() && items >= space_.split_below) continue;
       plan_tiles(s, d);
       if (registers(s) > space_.register_budget) continue;
@@ -313,7 +330,8 @@ void Enumerator::with_lanes(const std::string& lane_axis) {
       if (vector > 1 && extent_.at(lane_axis) < vector) continue;
       for (int r : used(space_.row_registers, (extent_.at(lane_axis) + lane_size * vector - 1) / (lane_size * vector)))
         for (int o : other.empty() ? std::vector<int>{1} : used(space_.row_registers, extent_.at(other)))
-          for (int j : stream_.empty() || streamed ? std::vector<int>{1} : used(space_.step_registers, extent_.at(stream_))) {
+          for (int j :
+               stream_.empty() || streamed ? std::vector<int>{1} : used(space_.step_registers, extent_.at(stream_))) {
             Schedule s;
             s.subgroup_size = static_cast<int>(lanes);
             s.subgroups = subgroups;
@@ -386,9 +404,11 @@ std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& 
   return out;
 }
 
-Result<void> apply_forced(const StreamingRegion& region, std::vector<Schedule>& schedules, const std::map<std::string, std::string>& forced) {
+Result<void> apply_forced(const StreamingRegion& region, std::vector<Schedule>& schedules,
+                          const std::map<std::string, std::string>& forced) {
   auto number = [](const std::string& text) -> std::optional<std::int64_t> {
-    if (text.empty() || text.size() > 9 || !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+    if (text.empty() || text.size() > 9 || !std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }))
+      return std::nullopt;
     return std::stoll(text);
   };
   for (const auto& [key, value] : forced) {
@@ -400,7 +420,9 @@ Result<void> apply_forced(const StreamingRegion& region, std::vector<Schedule>& 
       if (std::ranges::find(region.axes, target, &Axis::name) == region.axes.end()) continue;  // another region's axis
       std::erase_if(schedules, [&](const Schedule& s) { return tile_extent(s, target) != *n; });
     } else if (what == "residency" || what == "delivery") {
-      const Delivery wanted = value == "workgroup" ? Delivery::workgroup : value == "lane_broadcast" ? Delivery::lane_broadcast : Delivery::registers;
+      const Delivery wanted = value == "workgroup"        ? Delivery::workgroup
+                              : value == "lane_broadcast" ? Delivery::lane_broadcast
+                                                          : Delivery::registers;
       if (value != "workgroup" && value != "subgroup_register" && value != "registers" && value != "lane_broadcast")
         return bad_input(fmt::format("--schedule {}={}: one of workgroup, lane_broadcast, registers", key, value));
       for (Schedule& s : schedules) {
@@ -419,7 +441,8 @@ Result<void> apply_forced(const StreamingRegion& region, std::vector<Schedule>& 
       if (!n || *n < 1) return bad_input(fmt::format("--schedule {}={}: a positive number is needed", key, value));
       std::erase_if(schedules, [&](const Schedule& s) { return s.subgroups != *n; });
     } else if (what != "lanes") {
-      return bad_input(fmt::format("--schedule {}: unknown; keys are tile.AXIS, residency.TILE, delivery.TILE, split, subgroups, lanes", key));
+      return bad_input(fmt::format(
+          "--schedule {}: unknown; keys are tile.AXIS, residency.TILE, delivery.TILE, split, subgroups, lanes", key));
     }
   }
   return {};

@@ -17,17 +17,18 @@ namespace aicf {
 /// What a backend allows.
 struct ScheduleSpace {
   int subgroup_size = 32;
-  std::vector<int> subgroups{1};            ///< subgroups per workgroup to try
+  std::vector<int> subgroups{1};  ///< subgroups per workgroup to try
   std::vector<int> vector_widths{4, 2, 1};
-  std::vector<Delivery> shared_delivery{Delivery::lane_broadcast, Delivery::workgroup};  ///< for operands not every lane holds
-  int register_budget = 200;                ///< scalars per thread, estimated before expansion
+  std::vector<Delivery> shared_delivery{Delivery::lane_broadcast,
+                                        Delivery::workgroup};  ///< for operands not every lane holds
+  int register_budget = 200;                                   ///< scalars per thread, estimated before expansion
   std::int64_t workgroup_bytes = 32 * 1024;
   std::vector<int> row_registers{1, 2, 4, 8, 16};   ///< register factors of a parallel axis
   std::vector<int> step_registers{1, 2, 4, 8, 16};  ///< register factors of the streamed axis
   std::vector<int> splits{1};
-  double split_below = 0;                   ///< streams are split only where fewer work items fill the grid
-  int row_padding = 0;                      ///< elements after each staged row
-  std::size_t most = 48;                    ///< candidates kept for lowering
+  double split_below = 0;  ///< streams are split only where fewer work items fill the grid
+  int row_padding = 0;     ///< elements after each staged row
+  std::size_t most = 48;   ///< candidates kept for lowering
 };
 
 /// Schedules in the order of a quick estimate, every one structurally possible; `forced` keys filter or overwrite

@@ -9,9 +9,10 @@
 //   placement NAME  subgroup 32  subgroups 2  workgroup_bytes 4096 {
 //     symbols n
 //     axis q = 77 tile 16 grid padded
-//     tile  k: f32[kv 8, d 64]  residency workgroup  bytes 2176  offset 0  row_padding 4  stages 1  vector 4 live 9..12
-//     state m: f32[q 16]  residency subgroup_register  bytes 64 per_thread 8  spread [q lane 8 @1, q reg 2 *8]
-//     live 4..30 0 launch [] of attend 6 loop [] axis kv by 8 begin "0" end "n"
+//     tile  k: f32[kv 8, d 64]  residency workgroup  bytes 2176  offset 0  row_padding 4  stages 1  vector 4  live 9..12
+//     state m: f32[q 16]  residency subgroup_register  bytes 64 per_thread 8  spread [q lane 8 @1, q reg 2 *8]  live 4..30
+//     0 launch [] of attend
+//     6 loop [] axis kv by 8 begin "0" end "n"
 //       7 load [k_stage] of K inside [kv]
 //       8 barrier []
 //       9 stage [k] reads [k_stage]

@@ -102,7 +102,8 @@ class Renamer {
   static void replace_word(std::string& text, const std::string& from, const std::string& to) {
     auto word = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)); };
     for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
-      bool whole = (at == 0 || !word(text[at - 1])) && (at + from.size() == text.size() || !word(text[at + from.size()]));
+      bool whole =
+          (at == 0 || !word(text[at - 1])) && (at + from.size() == text.size() || !word(text[at + from.size()]));
       if (whole) text.replace(at, from.size(), to);
       at += whole ? to.size() : from.size();
     }
@@ -114,6 +115,8 @@ class Renamer {
 
 }  // namespace
 
-void rename_values(StreamingRegion& region, const std::map<std::string, std::string>& names) { Renamer(region, names).run(); }
+void rename_values(StreamingRegion& region, const std::map<std::string, std::string>& names) {
+  Renamer(region, names).run();
+}
 
 }  // namespace aicf

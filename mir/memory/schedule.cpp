@@ -4,18 +4,24 @@ namespace aicf {
 
 std::string_view name(Level level) {
   switch (level) {
-    case Level::reg: return "reg";
-    case Level::lane: return "lane";
-    case Level::subgroup: return "subgroup";
+    case Level::reg:
+      return "reg";
+    case Level::lane:
+      return "lane";
+    case Level::subgroup:
+      return "subgroup";
   }
   return "?";
 }
 
 std::string_view name(Delivery delivery) {
   switch (delivery) {
-    case Delivery::registers: return "registers";
-    case Delivery::lane_broadcast: return "lane_broadcast";
-    case Delivery::workgroup: return "workgroup";
+    case Delivery::registers:
+      return "registers";
+    case Delivery::lane_broadcast:
+      return "lane_broadcast";
+    case Delivery::workgroup:
+      return "workgroup";
   }
   return "?";
 }

@@ -53,15 +53,16 @@ struct PredictedCost {
 };
 
 struct Schedule {
-  std::map<std::string, AxisSchedule> axes;  ///< every axis of the region; absent = all of it in one register loop (size 1 tile)
-  std::map<std::string, TilePlan> tiles;     ///< every TileDecl by name
+  std::map<std::string, AxisSchedule>
+      axes;  ///< every axis of the region; absent = all of it in one register loop (size 1 tile)
+  std::map<std::string, TilePlan> tiles;  ///< every TileDecl by name
   int subgroup_size = 32;
-  int subgroups = 1;                         ///< subgroups per workgroup = product of the axes' subgroup factors
-  int store_width = 4;                       ///< widest store, elements
-  int split = 1;                             ///< parts of the (single) stream along the grid, closed by a merge kernel
-  std::vector<std::string> reasons;          ///< one sentence each, resting on the device model's facts
+  int subgroups = 1;                 ///< subgroups per workgroup = product of the axes' subgroup factors
+  int store_width = 4;               ///< widest store, elements
+  int split = 1;                     ///< parts of the (single) stream along the grid, closed by a merge kernel
+  std::vector<std::string> reasons;  ///< one sentence each, resting on the device model's facts
   PredictedCost predicted;
-  std::string runner_up;                     ///< what it was and by how much it lost
+  std::string runner_up;  ///< what it was and by how much it lost
 };
 
 /// The same region with every open fact fixed: residency of tiles, locals and states from the schedule, sizes from the

@@ -5,9 +5,8 @@
 //
 // Execution of a StreamingRegion, for every coordinate of its `parallel` axes:
 //   load tiles of lifecycle `region`; run `prologue`;
-//   for each stream in order: set its states to init; for each step along its axis: load the stream's tiles of this
-//   step,
-//     run `step` in order; then run `finish`;
+//   for each stream in order: set its states to init; for each step along its axis: load the stream's tiles of
+//     this step, run `step` in order; then run `finish`;
 //   run `epilogue`; stores happen where they are listed.
 // An update `s op= body` reduces the body over the stream axis (and over `over`). When an update changes a reference
 // state r to r', every repair group that names r as reference is repaired from r to r' before any later statement reads
@@ -16,7 +15,7 @@
 // numbers but costs digits); in a step the updates of references come before those of the states they repair. A `first`
 // state takes the body at the first coordinate of the part of the stream that is run, and never moves after that.
 //
-// Text form (normative, round-trips): design.md, "Memory-Centric IR". Open facts print as `?`.
+// Text form (normative, round-trips): the grammar is at the top of streaming_text.cpp. Open facts print as `?`.
 
 #include <map>
 #include <memory>
@@ -82,8 +81,7 @@ struct StateDecl {
 };
 
 /// States that are repaired together when their references move: new state = repair[i], an expression over
-/// value(state), value(r) (the old reference) and value(r + "'") (the new one). `finite_when` documents the side
-/// condition.
+/// value(state), value(r) (the old reference) and value(r + "'") (the new one).
 struct RepairGroup {
   std::vector<std::string> states;
   std::vector<std::string> references;

@@ -48,7 +48,9 @@ void describe_programs(const Region& region, const Statement& inner, const std::
     for_each(s.body, [&](const Expr& e) {
       auto carries = [&](const Expr& x) {
         std::set<std::string> v = values_of(x);
-        return std::ranges::any_of(v, [&](const std::string& n) { return n == inner.name || (region.find(n) && depends_on(region, *region.find(n), inner.name)); });
+        return std::ranges::any_of(v, [&](const std::string& n) {
+          return n == inner.name || (region.find(n) && depends_on(region, *region.find(n), inner.name));
+        });
       };
       if ((e.op() == Op::mul || e.op() == Op::div) && carries(e.args()[0]) != carries(e.args()[1])) {
         const Expr& other = carries(e.args()[0]) ? e.args()[1] : e.args()[0];
@@ -101,7 +103,8 @@ void detect_attention(Region& region) {
     const std::string kv = outer->over[0];
     if (contains(outer->axes, kv)) continue;
     for (const Statement& inner : region.statements) {
-      if (inner.reduce != ReduceOp::sum || !contains(inner.axes, kv) || !depends_on(region, *outer, inner.name)) continue;
+      if (inner.reduce != ReduceOp::sum || !contains(inner.axes, kv) || !depends_on(region, *outer, inner.name))
+        continue;
       std::vector<Expr> operands = elementwise_loads(region, inner.body);
       std::string d = inner.over.empty() ? "" : inner.over.back();
       AttentionRoles roles;
@@ -123,7 +126,9 @@ void detect_attention(Region& region) {
           if (a.contains(x) && !contains(inner.axes, x)) roles.v = l.name(), e_axis = x;
       }
       if (roles.q.empty() || roles.k.empty() || roles.v.empty()) continue;
-      if (region.input(roles.k) && region.input(roles.k)->constant && region.input(roles.v) && region.input(roles.v)->constant) continue;
+      if (region.input(roles.k) && region.input(roles.k)->constant && region.input(roles.v) &&
+          region.input(roles.v)->constant)
+        continue;
       // Rows of Q are not rows of K: the axis that only Q has.
       for (const Expr& l : operands) {
         std::set<std::string> a = axes_in(l);
@@ -153,16 +158,20 @@ std::map<std::string, std::string> usual_names(const Region& region, const Strea
   std::map<std::string, std::string> names;
   if (!region.roles) return names;
   auto tile = [&](const TileDecl& t) {
-    if (t.tensor == region.roles->q && !contains(t.axes, "kv")) names[t.name] = "q";
-    else if (t.tensor == region.roles->k && contains(t.axes, "d")) names[t.name] = "k";
-    else if (t.tensor == region.roles->v) names[t.name] = "v";
+    if (t.tensor == region.roles->q && !contains(t.axes, "kv"))
+      names[t.name] = "q";
+    else if (t.tensor == region.roles->k && contains(t.axes, "d"))
+      names[t.name] = "k";
+    else if (t.tensor == region.roles->v)
+      names[t.name] = "v";
   };
   for (const TileDecl& t : streaming.tiles) tile(t);
   for (const Stream& s : streaming.streams) {
     for (const TileDecl& t : s.tiles) tile(t);
     if (s.axis != "kv") continue;
     for (const StateDecl& d : s.states) {
-      bool reference = std::ranges::any_of(s.repairs, [&](const RepairGroup& g) { return contains(g.references, d.name); });
+      bool reference =
+          std::ranges::any_of(s.repairs, [&](const RepairGroup& g) { return contains(g.references, d.name); });
       bool row = !contains(d.axes, "e");
       if (reference && (d.reduce == ReduceOp::max || d.reduce == ReduceOp::maxnum)) {
         names[d.name] = "m";
@@ -180,10 +189,14 @@ std::map<std::string, std::string> usual_names(const Region& region, const Strea
     }
     for (const StepStatement& x : s.step) {
       if (x.kind != StepStatement::Kind::update || x.body.op() != Op::value) continue;
-      auto local = std::ranges::find_if(s.step, [&](const StepStatement& l) { return l.kind == StepStatement::Kind::local && l.name == x.body.name(); });
+      auto local = std::ranges::find_if(s.step, [&](const StepStatement& l) {
+        return l.kind == StepStatement::Kind::local && l.name == x.body.name();
+      });
       if (local == s.step.end()) continue;
-      if (x.reduce == ReduceOp::max || x.reduce == ReduceOp::maxnum) names[local->name] = "s";
-      else if (local->over.empty()) names[local->name] = "p";
+      if (x.reduce == ReduceOp::max || x.reduce == ReduceOp::maxnum)
+        names[local->name] = "s";
+      else if (local->over.empty())
+        names[local->name] = "p";
     }
   }
   return names;

@@ -14,7 +14,8 @@ using Renaming = std::map<std::string, std::string>;
 
 class Builder {
  public:
-  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root) : graph_(graph), members_(members), root_(root) {}
+  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root)
+      : graph_(graph), members_(members), root_(root) {}
 
   std::expected<Region, BuildFailure> build(const std::vector<NodeId>& outputs);
 
@@ -76,7 +77,8 @@ bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
         const Node& p = graph_.node(producer);
         for (std::size_t i = 0; i < p.axes.size(); ++i) {
           const Expr& index = load.args()[i];
-          if (index.op() == Op::axis && index.name() == r.name && mapped->second.at(p.axes[i].name) == candidate.name) score += 2;
+          if (index.op() == Op::axis && index.name() == r.name && mapped->second.at(p.axes[i].name) == candidate.name)
+            score += 2;
         }
       }
       for (const Expr& load : outside)
@@ -87,7 +89,8 @@ bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
             if (a.op() == Op::axis && a.name() == r.name && b.op() == Op::axis && b.name() == candidate.name) ++score;
           }
         }
-      bool reduced_before = std::ranges::any_of(region_.statements, [&](const Statement& s) { return contains(s.over, candidate.name); });
+      bool reduced_before =
+          std::ranges::any_of(region_.statements, [&](const Statement& s) { return contains(s.over, candidate.name); });
       if (reduced_before) ++score;
       if (score > best_score && score > 0) best = candidate.name, best_score = score;
     }
@@ -143,10 +146,12 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
     if (pure && mapped == renaming_.end()) {
       renaming_[p.id] = wanted;
     } else if (p.reduce != ReduceOp::none) {
-      bool same = pure && std::ranges::all_of(wanted, [&](const auto& w) { return mapped->second.at(w.first) == w.second; });
+      bool same =
+          pure && std::ranges::all_of(wanted, [&](const auto& w) { return mapped->second.at(w.first) == w.second; });
       if (!same)
-        return BuildFailure{p.id, "index maps", fmt::format("'{}' reads the reduced value '{}' at {}", user.name, p.name,
-                                                            pure ? "two different coordinates" : "an index that is not a plain axis")};
+        return BuildFailure{p.id, "index maps",
+                            fmt::format("'{}' reads the reduced value '{}' at {}", user.name, p.name,
+                                        pure ? "two different coordinates" : "an index that is not a plain axis")};
     }
   }
   return {};
@@ -190,7 +195,8 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     const Node& node = graph_.node(*it);
     auto mapped = renaming_.find(node.id);
     if (mapped == renaming_.end()) continue;  // only ever substituted
-    if (!map_reduce_axes(node, mapped->second)) return std::unexpected(BuildFailure{node.id, "axes", "no axis for its reduction"});
+    if (!map_reduce_axes(node, mapped->second))
+      return std::unexpected(BuildFailure{node.id, "axes", "no axis for its reduction"});
     Expr body = simplify(substitute_axes(node.body, as_expressions(mapped->second)), region_.ranges());
     outside_loads(body, outside_);
     // Maps that will be substituted load members too: follow them.
@@ -237,7 +243,9 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   for (NodeId id : outputs) {
     const Node& node = graph_.node(id);
     auto mapped = renaming_.find(id);
-    if (mapped == renaming_.end()) return std::unexpected(BuildFailure{id, "index maps", fmt::format("'{}' is written but has no place in the region", node.name)});
+    if (mapped == renaming_.end())
+      return std::unexpected(
+          BuildFailure{id, "index maps", fmt::format("'{}' is written but has no place in the region", node.name)});
     RegionOutput out{node.name, node.name, node.type, {}, node.shape()};
     const ExprMap places = as_expressions(mapped->second);
     for (const Axis& a : node.axes) out.index.push_back(places.at(a.name));

@@ -28,10 +28,19 @@ bool transcendental(const Expr& body) {
   bool found = false;
   for_each(body, [&](const Expr& e) {
     switch (e.op()) {
-      case Op::exp: case Op::log: case Op::erf: case Op::tanh: case Op::sin: case Op::cos: case Op::pow: case Op::sqrt: case Op::div:
+      case Op::exp:
+      case Op::log:
+      case Op::erf:
+      case Op::tanh:
+      case Op::sin:
+      case Op::cos:
+      case Op::pow:
+      case Op::sqrt:
+      case Op::div:
         if (is_float(e.type())) found = true;
         break;
-      default: break;
+      default:
+        break;
     }
   });
   return found;
@@ -124,13 +133,17 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
     bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
     if (!wanted) continue;
     if (!options_.fuse && !same_operation(id, root)) continue;
-    bool outside_use = graph_.is_output(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
+    bool outside_use =
+        graph_.is_output(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
     if (reduces(id)) {
       if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
       bool contraction = primitive(n) == Primitive::contract;
       if (contraction && reach == Reach::cascade && reductions > 0) continue;
       if (contraction && outside_use) {
-        if (refusals) refusals->push_back(refusal({id}, "second consumer", fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+        if (refusals)
+          refusals->push_back(
+              refusal({id}, "second consumer",
+                      fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
         continue;
       }
       ++reductions;
@@ -138,9 +151,12 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       continue;
     }
     if (outside_use && !cheap(id)) {
-      bool carries = reach == Reach::chain && std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return reduces(p); });
+      bool carries =
+          reach == Reach::chain && std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return reduces(p); });
       if (refusals && carries)
-        refusals->push_back(refusal({id}, "second consumer", fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+        refusals->push_back(
+            refusal({id}, "second consumer",
+                    fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
       continue;
     }
     members.insert(id);
@@ -167,7 +183,8 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
   std::set<NodeId> from_inside;
   for (NodeId id : graph_.topological_order()) {
     if (!members.contains(id)) continue;
-    if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); })) from_inside.insert(id);
+    if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); }))
+      from_inside.insert(id);
   }
   bool repeats = reduces(root) && primitive(graph_.node(root)) == Primitive::contract;
   for (bool changed = true; changed;) {
@@ -175,11 +192,17 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
     for (NodeId id : std::set<NodeId>(members)) {
       if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
       bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) && graph_.node(p).axes.size() == graph_.node(id).axes.size();
+        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
+               graph_.node(p).axes.size() == graph_.node(id).axes.size();
       });
-      bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p); });
-      bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) { return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract; });
-      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) || ((repeats || contraction_reads) && transcendental(graph_.node(id).body))) {
+      bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
+        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p);
+      });
+      bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) {
+        return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract;
+      });
+      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) ||
+          ((repeats || contraction_reads) && transcendental(graph_.node(id).body))) {
         members.erase(id);
         drop_unreachable();
         changed = true;
@@ -194,7 +217,9 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
   std::vector<NodeId> out;
   for (NodeId id : graph_.topological_order()) {
     if (!members.contains(id)) continue;
-    bool outside = graph_.is_output(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) { return !members.contains(u) && !graph_.node(u).dead; });
+    bool outside = graph_.is_output(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) {
+                     return !members.contains(u) && !graph_.node(u).dead;
+                   });
     if (id == root || (outside && !cheap(id)) || (outside && graph_.is_output(id))) out.push_back(id);
   }
   return out;
@@ -225,10 +250,13 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
     for (const StepStatement& x : s.step) {
       if (x.kind != StepStatement::Kind::local || x.over.empty()) continue;
       NodeId node = graph_.find(x.name).value_or(-1);
-      if (++inner[x.name] > 1) return refuse("recomputation", fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis), node);
+      if (++inner[x.name] > 1)
+        return refuse("recomputation",
+                      fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis), node);
       for (const std::string& p : streaming.parallel)
         if (!contains(x.axes, p) && !region.axis(p).extent.is_constant(1))
-          return refuse("recomputation", fmt::format("'{}' would be computed again for every block of {}", x.name, p), node);
+          return refuse("recomputation", fmt::format("'{}' would be computed again for every block of {}", x.name, p),
+                        node);
     }
   // What one row holds for as long as the region runs.
   bool fused = !inner.empty();
@@ -245,7 +273,9 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
   };
   auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Failure> {
     auto n = elements(axes);
-    if (!n && whole) return refuse("capacity", fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what));
+    if (!n && whole)
+      return refuse("capacity",
+                    fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what));
     if (n) row += *n;
     return std::nullopt;
   };
@@ -255,15 +285,21 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
   if (fused)
     for (const TileDecl& t : streaming.tiles)
       if (auto r = add(t.name, t.axes, true)) return r;
-  if (row > options_.row_capacity && (fused || streaming.streams.empty() == false) && row > static_cast<std::int64_t>(streaming.streams.size()) * 8)
-    return refuse("capacity", fmt::format("one row would hold {} elements on chip, {} at most", row, options_.row_capacity));
+  if (row > options_.row_capacity && (fused || streaming.streams.empty() == false) &&
+      row > static_cast<std::int64_t>(streaming.streams.size()) * 8)
+    return refuse("capacity",
+                  fmt::format("one row would hold {} elements on chip, {} at most", row, options_.row_capacity));
   return std::nullopt;
 }
 
 std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members) const {
-  if (creates_cycle(root, members)) return std::unexpected(Failure{refusal(members, "acyclic regions", "a value would leave the region and come back through another")});
+  if (creates_cycle(root, members))
+    return std::unexpected(
+        Failure{refusal(members, "acyclic regions", "a value would leave the region and come back through another")});
   auto built = build_region(graph_, members, root, written(root, members));
-  if (!built) return std::unexpected(Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
+  if (!built)
+    return std::unexpected(
+        Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
@@ -277,7 +313,10 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
         full |= std::ranges::any_of(s.over, [&](const std::string& a) { return contains(out->axes, a); });
       }
     }
-    region.kind = contracts ? RegionKind::contraction : full ? RegionKind::normalisation : reduces_any ? RegionKind::reduction : RegionKind::map;
+    region.kind = contracts     ? RegionKind::contraction
+                  : full        ? RegionKind::normalisation
+                  : reduces_any ? RegionKind::reduction
+                                : RegionKind::map;
   }
   auto derived = derive(region);
   if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(Failure{*refused});
@@ -307,14 +346,16 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
 }
 
 // The widest region of `root` that the laws allow and the cost model likes.
-std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const {
+std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds,
+                                   std::vector<Refusal>* refusals) const {
   std::set<NodeId> previous;
   for (Reach reach : {Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
     if (reach < from) continue;
     std::vector<Refusal> said;
     std::set<NodeId> dropped = bounds.without ? *bounds.without : std::set<NodeId>{};
     for (int attempt = 0; attempt < 16; ++attempt) {
-      std::set<NodeId> members = grow(root, reach, {bounds.within, &dropped}, reach == Reach::chain && attempt == 0 ? &said : nullptr);
+      std::set<NodeId> members =
+          grow(root, reach, {bounds.within, &dropped}, reach == Reach::chain && attempt == 0 ? &said : nullptr);
       if (members == previous) break;
       previous = members;
       auto planned = plan(root, members);
@@ -325,13 +366,17 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         continue;  // the same reach without it
       }
       bool joins = std::ranges::any_of(planned->streaming.streams, [](const Stream& s) {
-        return std::ranges::any_of(s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
+        return std::ranges::any_of(
+            s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
       });
       if (joins && options_.cost && options_.fuse) {
         auto together = options_.cost(planned->streaming);
         double apart = cost_apart(root, members);
         if (!together || apart < *together) {
-          said.push_back({planned->region.origin, "cost", together ? fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart) : together.error().message});
+          said.push_back({planned->region.origin, "cost",
+                          together ? fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions",
+                                                 *together, apart)
+                                   : together.error().message});
           break;
         }
       }
@@ -343,7 +388,9 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
   return std::nullopt;
 }
 
-std::string Former::region_name(RegionKind kind) { return fmt::format("{}_{}", name(kind), counts_[kind]++); }
+std::string Former::region_name(RegionKind kind) {
+  return fmt::format("{}_{}", name(kind), counts_[kind]++);
+}
 
 Result<RegionPlan> Former::run() {
   RegionPlan plan_out;
@@ -364,7 +411,9 @@ Result<RegionPlan> Former::run() {
     if (!chosen) {
       auto planned = plan(root, {root});
       if (!planned)
-        return unsupported(fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law), graph_.node(root).name);
+        return unsupported(
+            fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law),
+            graph_.node(root).name);
       chosen = Formed{std::move(*planned), {root}};
     }
     const std::set<NodeId>& members = chosen->members;
@@ -402,6 +451,8 @@ Result<RegionPlan> Former::run() {
 
 }  // namespace
 
-Result<RegionPlan> form_regions(const Graph& graph, const FormOptions& options) { return Former(graph, options).run(); }
+Result<RegionPlan> form_regions(const Graph& graph, const FormOptions& options) {
+  return Former(graph, options).run();
+}
 
 }  // namespace aicf

@@ -25,11 +25,47 @@ namespace aicf {
 /// `select(c, a, b)` evaluates only the chosen side's loads. `bool` results come from comparisons, isnan, isinf, not_/and_/or_.
 enum class Op : std::uint8_t {
   // leaves
-  constant, symbol, axis, load, value,
+  constant,
+  symbol,
+  axis,
+  load,
+  value,
   // unary
-  neg, abs, sign, exp, log, sqrt, reciprocal, erf, tanh, sin, cos, floor, ceil, round_even, isnan, isinf, not_, cast,
+  neg,
+  abs,
+  sign,
+  exp,
+  log,
+  sqrt,
+  reciprocal,
+  erf,
+  tanh,
+  sin,
+  cos,
+  floor,
+  ceil,
+  round_even,
+  isnan,
+  isinf,
+  not_,
+  cast,
   // binary
-  add, sub, mul, div, floordiv, mod, pow, min, max, minnum, maxnum, lt, le, eq, and_, or_,
+  add,
+  sub,
+  mul,
+  div,
+  floordiv,
+  mod,
+  pow,
+  min,
+  max,
+  minnum,
+  maxnum,
+  lt,
+  le,
+  eq,
+  and_,
+  or_,
   // ternary
   select,
 };
@@ -75,7 +111,7 @@ class Expr {
   std::uint64_t hash() const;
   bool is_constant() const { return op() == Op::constant; }
   bool is_constant(double v) const { return is_constant() && number() == v; }
-  std::optional<std::int64_t> as_int() const;  ///< the value of an integer constant
+  std::optional<std::int64_t> as_int() const;           ///< the value of an integer constant
   const void* identity() const { return node_.get(); }  ///< for memo tables
 
   friend bool operator==(const Expr& a, const Expr& b);
@@ -116,10 +152,10 @@ Expr substitute_axes(const Expr& e, const ExprMap& axes);
 Expr substitute_symbols(const Expr& e, const ExprMap& symbols);
 Expr substitute_values(const Expr& e, const ExprMap& values);
 
-std::set<std::string> axes_of(const Expr& e);     ///< Names of axes, also inside load indices.
+std::set<std::string> axes_of(const Expr& e);  ///< Names of axes, also inside load indices.
 std::set<std::string> symbols_of(const Expr& e);
 std::set<std::string> values_of(const Expr& e);
-std::vector<Expr> loads_of(const Expr& e);        ///< Distinct loads, in order of first visit.
+std::vector<Expr> loads_of(const Expr& e);  ///< Distinct loads, in order of first visit.
 bool depends_on_axis(const Expr& e, const std::string& axis);
 bool depends_on_value(const Expr& e, const std::string& value);
 

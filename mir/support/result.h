@@ -52,20 +52,21 @@ inline std::unexpected<Diagnostic> run_failure(std::string message, std::string 
 
 /// AICF_TRY(auto x, f()): declares x from the value of f() or returns its error.
 #define AICF_TRY(declaration, ...) AICF_TRY_(AICF_CONCAT(aicf_result_, __LINE__), declaration, __VA_ARGS__)
-#define AICF_TRY_(result, declaration, ...)                                  \
-  auto result = (__VA_ARGS__);                                               \
-  if (!result) return std::unexpected(std::move(result).error());            \
+#define AICF_TRY_(result, declaration, ...)                       \
+  auto result = (__VA_ARGS__);                                    \
+  if (!result) return std::unexpected(std::move(result).error()); \
   declaration = std::move(*result)
 
 /// AICF_RETURN_IF_ERROR(f()): for Result<void>.
-#define AICF_RETURN_IF_ERROR(...)                                                                            \
-  do {                                                                                                       \
+#define AICF_RETURN_IF_ERROR(...)                                                                               \
+  do {                                                                                                          \
     if (auto aicf_status = (__VA_ARGS__); !aicf_status) return std::unexpected(std::move(aicf_status).error()); \
   } while (false)
 
 /// An invariant of AICF itself. Never for user input.
-#define AICF_CHECK(condition, message) \
-  do {                                 \
-    if (!(condition)) ::aicf::report_bug(std::string("check failed: " #condition ": ") + (message), __FILE__, __LINE__); \
+#define AICF_CHECK(condition, message)                                                                   \
+  do {                                                                                                   \
+    if (!(condition))                                                                                    \
+      ::aicf::report_bug(std::string("check failed: " #condition ": ") + (message), __FILE__, __LINE__); \
   } while (false)
 #define AICF_BUG(message) ::aicf::report_bug((message), __FILE__, __LINE__)

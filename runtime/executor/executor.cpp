@@ -26,12 +26,16 @@ Result<std::vector<std::byte>> to_device(const std::string& name, const Tensor& 
   for (std::int64_t i = 0; i < t.size(); ++i) {
     std::int64_t v = t.int_at(i);
     if (v > std::numeric_limits<std::int32_t>::max()) {
-      if (v == std::numeric_limits<std::int64_t>::max()) v = std::numeric_limits<std::int32_t>::max();
-      else return bad_input(fmt::format("element {} of '{}' is {}, devices hold integers of 32 bits", i, name, v));
+      if (v == std::numeric_limits<std::int64_t>::max())
+        v = std::numeric_limits<std::int32_t>::max();
+      else
+        return bad_input(fmt::format("element {} of '{}' is {}, devices hold integers of 32 bits", i, name, v));
     }
     if (v < std::numeric_limits<std::int32_t>::min()) {
-      if (v == std::numeric_limits<std::int64_t>::min()) v = std::numeric_limits<std::int32_t>::min();
-      else return bad_input(fmt::format("element {} of '{}' is {}, devices hold integers of 32 bits", i, name, v));
+      if (v == std::numeric_limits<std::int64_t>::min())
+        v = std::numeric_limits<std::int32_t>::min();
+      else
+        return bad_input(fmt::format("element {} of '{}' is {}, devices hold integers of 32 bits", i, name, v));
     }
     to[i] = static_cast<std::int32_t>(v);
   }
@@ -61,7 +65,7 @@ struct Executor::Impl {
   std::vector<std::unique_ptr<LoadedKernel>> kernels;
   std::vector<std::unique_ptr<DeviceBuffer>> constants;  ///< per program constant
   std::unique_ptr<DeviceBuffer> arena;
-  std::vector<std::unique_ptr<DeviceBuffer>> buffers;    ///< inputs and outputs, per program buffer
+  std::vector<std::unique_ptr<DeviceBuffer>> buffers;  ///< inputs and outputs, per program buffer
 };
 
 Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -82,15 +86,17 @@ Result<std::unique_ptr<Executor>> Executor::create(Device& device, const Program
   return std::unique_ptr<Executor>(new Executor(std::move(impl)));
 }
 
-Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols, const RunOptions& options) {
+Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols,
+                                const RunOptions& options) {
   Impl& m = *impl_;
   const Program& program = m.program;
   RunResult out;
   AICF_TRY(out.memory, plan_memory(program, symbols, std::max<std::size_t>(m.device.offset_alignment(), 64)));
   const std::uint64_t total = out.memory.weights + out.memory.inputs_outputs + out.memory.arena;
   if (options.max_memory != 0 && total > options.max_memory)
-    return run_failure(fmt::format("the run needs {} bytes on the device (weights {}, inputs and outputs {}, arena {}), --max-memory allows {}",
-                                   total, out.memory.weights, out.memory.inputs_outputs, out.memory.arena, options.max_memory));
+    return run_failure(fmt::format(
+        "the run needs {} bytes on the device (weights {}, inputs and outputs {}, arena {}), --max-memory allows {}",
+        total, out.memory.weights, out.memory.inputs_outputs, out.memory.arena, options.max_memory));
   std::vector<std::vector<std::int64_t>> shapes(program.buffers.size());
   std::vector<std::size_t> sizes(program.buffers.size());
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {
@@ -116,9 +122,12 @@ Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::
     if (b.kind != BufferPlan::Kind::input) continue;
     auto given = inputs.find(b.name);
     if (given == inputs.end()) return bad_input(fmt::format("input '{}' is missing", b.name));
-    if (given->second.type() != b.type) return bad_input(fmt::format("input '{}' is {}, the model takes {}", b.name, name(given->second.type()), name(b.type)));
+    if (given->second.type() != b.type)
+      return bad_input(
+          fmt::format("input '{}' is {}, the model takes {}", b.name, name(given->second.type()), name(b.type)));
     if (given->second.shape() != shapes[i])
-      return bad_input(fmt::format("input '{}' has the shape [{}], the model takes [{}]", b.name, fmt::join(given->second.shape(), ", "), fmt::join(shapes[i], ", ")));
+      return bad_input(fmt::format("input '{}' has the shape [{}], the model takes [{}]", b.name,
+                                   fmt::join(given->second.shape(), ", "), fmt::join(shapes[i], ", ")));
     AICF_TRY(std::vector<std::byte> bytes, to_device(b.name, given->second));
     AICF_RETURN_IF_ERROR(m.device.upload(*m.buffers[i], 0, bytes));
   }
@@ -135,9 +144,15 @@ Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::
     for (int id : launch.buffers) {
       const BufferPlan& b = program.buffers[id];
       switch (b.kind) {
-        case BufferPlan::Kind::constant: d.buffers.push_back({m.constants[b.constant].get(), 0, sizes[id]}); break;
-        case BufferPlan::Kind::intermediate: d.buffers.push_back({m.arena.get(), out.memory.offsets[id], sizes[id]}); break;
-        default: d.buffers.push_back({m.buffers[id].get(), 0, sizes[id]}); break;
+        case BufferPlan::Kind::constant:
+          d.buffers.push_back({m.constants[b.constant].get(), 0, sizes[id]});
+          break;
+        case BufferPlan::Kind::intermediate:
+          d.buffers.push_back({m.arena.get(), out.memory.offsets[id], sizes[id]});
+          break;
+        default:
+          d.buffers.push_back({m.buffers[id].get(), 0, sizes[id]});
+          break;
       }
     }
     for (const Expr& p : launch.parameters) {

@@ -13,16 +13,17 @@ namespace aicf {
 
 /// Sizes before anything runs.
 struct MemoryPlan {
-  std::uint64_t weights = 0;       ///< bytes of constants on the device
+  std::uint64_t weights = 0;  ///< bytes of constants on the device
   std::uint64_t inputs_outputs = 0;
-  std::uint64_t arena = 0;         ///< bytes of the arena for intermediates (peak, with reuse)
-  std::uint64_t live_peak = 0;     ///< largest sum of live intermediates at any launch
-  std::uint64_t sum_of_tensors = 0;///< what the intermediates would take without reuse
+  std::uint64_t arena = 0;             ///< bytes of the arena for intermediates (peak, with reuse)
+  std::uint64_t live_peak = 0;         ///< largest sum of live intermediates at any launch
+  std::uint64_t sum_of_tensors = 0;    ///< what the intermediates would take without reuse
   std::vector<std::uint64_t> offsets;  ///< arena offset per Program::buffers entry (intermediates only)
 };
 
 /// Liveness and best-fit reuse; `alignment` is the device's. Errors: unbound symbols, sizes beyond 2^46 bytes.
-Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::string, std::int64_t>& symbols, std::size_t alignment);
+Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::string, std::int64_t>& symbols,
+                               std::size_t alignment);
 
 struct LaunchRecord {
   std::string region, kernel;
@@ -50,7 +51,8 @@ class Executor {
   ~Executor();
   /// Inputs by buffer name in the model's types; symbols must be bound. Integers are checked against the 32-bit device
   /// storage (bad_input names tensor and value).
-  Result<RunResult> run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols, const RunOptions& options = {});
+  Result<RunResult> run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols,
+                        const RunOptions& options = {});
 
  private:
   struct Impl;

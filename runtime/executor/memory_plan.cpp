@@ -13,7 +13,8 @@ Result<std::uint64_t> device_bytes(const BufferPlan& b, const std::map<std::stri
   for (const Expr& d : b.shape) {
     AICF_TRY(std::int64_t v, evaluate_int(d, symbols));
     if (v < 0) return bad_input(fmt::format("tensor '{}' has the dimension {}", b.name, v));
-    if (v != 0 && n > (std::uint64_t{1} << 46) / static_cast<std::uint64_t>(v)) return bad_input(fmt::format("tensor '{}' is larger than 2^46 bytes", b.name));
+    if (v != 0 && n > (std::uint64_t{1} << 46) / static_cast<std::uint64_t>(v))
+      return bad_input(fmt::format("tensor '{}' is larger than 2^46 bytes", b.name));
     n *= static_cast<std::uint64_t>(v);
   }
   return n;
@@ -21,7 +22,8 @@ Result<std::uint64_t> device_bytes(const BufferPlan& b, const std::map<std::stri
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::string, std::int64_t>& symbols, std::size_t alignment) {
+Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::string, std::int64_t>& symbols,
+                               std::size_t alignment) {
   MemoryPlan plan;
   plan.offsets.assign(program.buffers.size(), 0);
   struct Block {
@@ -34,9 +36,13 @@ Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::strin
     const BufferPlan& b = program.buffers[i];
     AICF_TRY(std::uint64_t bytes, device_bytes(b, symbols));
     switch (b.kind) {
-      case BufferPlan::Kind::constant: plan.weights += bytes; break;
+      case BufferPlan::Kind::constant:
+        plan.weights += bytes;
+        break;
       case BufferPlan::Kind::input:
-      case BufferPlan::Kind::output: plan.inputs_outputs += bytes; break;
+      case BufferPlan::Kind::output:
+        plan.inputs_outputs += bytes;
+        break;
       case BufferPlan::Kind::intermediate: {
         std::uint64_t rounded = (bytes + alignment - 1) / alignment * alignment;
         plan.sum_of_tensors += rounded;

@@ -27,18 +27,24 @@ class NullDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   std::size_t offset_alignment() const override { return 64; }
 
-  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override { return std::make_unique<NullBuffer>(bytes); }
+  Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override {
+    return std::make_unique<NullBuffer>(bytes);
+  }
 
   Result<void> upload(DeviceBuffer& to, std::size_t offset, std::span<const std::byte> bytes) override {
     auto& buffer = static_cast<NullBuffer&>(to);
-    if (offset > buffer.size() || bytes.size() > buffer.size() - offset) return run_failure(fmt::format("an upload of {} bytes at {} passes the buffer's {}", bytes.size(), offset, buffer.size()));
+    if (offset > buffer.size() || bytes.size() > buffer.size() - offset)
+      return run_failure(
+          fmt::format("an upload of {} bytes at {} passes the buffer's {}", bytes.size(), offset, buffer.size()));
     if (!bytes.empty()) std::memcpy(buffer.bytes_.data() + offset, bytes.data(), bytes.size());
     return {};
   }
 
   Result<void> download(const DeviceBuffer& from, std::size_t offset, std::span<std::byte> bytes) override {
     const auto& buffer = static_cast<const NullBuffer&>(from);
-    if (offset > buffer.size() || bytes.size() > buffer.size() - offset) return run_failure(fmt::format("a download of {} bytes at {} passes the buffer's {}", bytes.size(), offset, buffer.size()));
+    if (offset > buffer.size() || bytes.size() > buffer.size() - offset)
+      return run_failure(
+          fmt::format("a download of {} bytes at {} passes the buffer's {}", bytes.size(), offset, buffer.size()));
     if (!bytes.empty()) std::memcpy(bytes.data(), buffer.bytes_.data() + offset, bytes.size());
     return {};
   }
@@ -48,9 +54,11 @@ class NullDevice final : public Device {
     return std::make_unique<NullKernel>(kernel.arguments.size());
   }
 
-  Result<void> run(std::span<const Dispatch> dispatches, std::vector<DispatchTiming>* timings, std::vector<DispatchCounters>* counters) override {
+  Result<void> run(std::span<const Dispatch> dispatches, std::vector<DispatchTiming>* timings,
+                   std::vector<DispatchCounters>* counters) override {
     for (const Dispatch& d : dispatches)
-      if (d.buffers.size() != static_cast<const NullKernel*>(d.kernel)->arguments_) return run_failure("a dispatch binds the wrong number of buffers");
+      if (d.buffers.size() != static_cast<const NullKernel*>(d.kernel)->arguments_)
+        return run_failure("a dispatch binds the wrong number of buffers");
     if (timings) timings->assign(dispatches.size(), {});
     if (counters) counters->assign(dispatches.size(), {});
     return {};

@@ -62,17 +62,27 @@ Result<int> bench(const Options& given) {
   for (auto& m : all) {
     double low = *std::ranges::min_element(m->ms), high = *std::ranges::max_element(m->ms);
     if (options.json) {
-      list.push_back({{"device", places[m->place].id}, {"plan", m->label}, {"median_ms", median(m->ms)}, {"min_ms", low}, {"max_ms", high}, {"first_s", m->first_s},
-                      {"launches", m->run.launches.size()}, {"arena", m->run.memory.arena}, {"kernels", launches_json(m->compiled, m->run)}});
+      list.push_back({{"device", places[m->place].id},
+                      {"plan", m->label},
+                      {"median_ms", median(m->ms)},
+                      {"min_ms", low},
+                      {"max_ms", high},
+                      {"first_s", m->first_s},
+                      {"launches", m->run.launches.size()},
+                      {"arena", m->run.memory.arena},
+                      {"kernels", launches_json(m->compiled, m->run)}});
       continue;
     }
-    fmt::print("{}: median {:.3f} ms (min {:.3f}, max {:.3f}) of {}; {} launches, arena {}, first result after {:.2f} s\n", m->label, median(m->ms), low, high, options.repetitions,
-               m->run.launches.size(), bytes_text(m->run.memory.arena), m->first_s);
+    fmt::print(
+        "{}: median {:.3f} ms (min {:.3f}, max {:.3f}) of {}; {} launches, arena {}, first result after {:.2f} s\n",
+        m->label, median(m->ms), low, high, options.repetitions, m->run.launches.size(),
+        bytes_text(m->run.memory.arena), m->first_s);
     for (std::size_t i = 0; i < m->run.launches.size(); ++i) {
       double predicted = 0;
       for (const CompiledRegion& r : m->compiled.regions)
         if (r.region.name == m->run.launches[i].region) predicted = r.chosen.scheduled.schedule.predicted.total / 1000;
-      fmt::print("  {:28} {:10.3f} ms   predicted {:.3f}\n", m->run.launches[i].kernel, m->run.launches[i].milliseconds, predicted);
+      fmt::print("  {:28} {:10.3f} ms   predicted {:.3f}\n", m->run.launches[i].kernel, m->run.launches[i].milliseconds,
+                 predicted);
     }
   }
   if (options.json) fmt::print("{}\n", Json{{"devices", list}, {"inputs", loaded.inputs_from}}.dump());

@@ -54,7 +54,8 @@ struct LoadedModel {
 Result<std::map<std::string, std::int64_t>> bindings(const Options& options);
 /// The model with its dims bound by the given inputs or --bind; inputs from the file or made from the seed.
 Result<LoadedModel> load(const Options& options, bool need_inputs);
-Result<CompileOptions> compile_options(const Options& options, const std::map<std::string, std::int64_t>& symbols, bool fuse);
+Result<CompileOptions> compile_options(const Options& options, const std::map<std::string, std::int64_t>& symbols,
+                                       bool fuse);
 
 /// Runs at a place. Outputs carry the model's output names.
 struct Outcome {
@@ -70,10 +71,12 @@ Result<NamedTensors> run_reference(const LoadedModel& loaded);
 struct Difference {
   double max_abs = 0, max_rel = 0;  ///< relative to the largest expected magnitude
   bool nan_differs = false, shape_differs = false;
-  std::string tensor;               ///< of the worst element
+  std::string tensor;  ///< of the worst element
   std::int64_t element = -1;
   double got = 0, wanted = 0;
-  bool within(double absolute, double relative) const { return !nan_differs && !shape_differs && (max_abs <= absolute || max_rel <= relative); }
+  bool within(double absolute, double relative) const {
+    return !nan_differs && !shape_differs && (max_abs <= absolute || max_rel <= relative);
+  }
 };
 Difference compare(const NamedTensors& got, const NamedTensors& wanted);
 

@@ -22,8 +22,10 @@ Tensor make_tensor(DType type, const std::vector<std::int64_t>& shape, std::mt19
   Tensor t(type, shape);
   auto uniform = [&] { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; };
   for (std::int64_t i = 0; i < t.size(); ++i) {
-    if (is_float(type)) t.set(i, std::sqrt(-2 * std::log(uniform())) * std::cos(6.283185307179586 * uniform()));
-    else t.set(i, type == DType::boolean ? static_cast<double>(bits() & 1) : static_cast<double>(bits() % 8));
+    if (is_float(type))
+      t.set(i, std::sqrt(-2 * std::log(uniform())) * std::cos(6.283185307179586 * uniform()));
+    else
+      t.set(i, type == DType::boolean ? static_cast<double>(bits() & 1) : static_cast<double>(bits() % 8));
   }
   return t;
 }
@@ -41,7 +43,8 @@ Result<std::map<std::string, std::int64_t>> bindings(const Options& options) {
   for (const std::string& b : options.bind) {
     auto eq = b.find('=');
     std::string value = eq == std::string::npos ? "" : b.substr(eq + 1);
-    if (eq == 0 || value.empty() || value.size() > 15 || !std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; }))
+    if (eq == 0 || value.empty() || value.size() > 15 ||
+        !std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; }))
       return bad_input(fmt::format("--bind {}: NAME=VALUE with a whole number is needed", b));
     out[b.substr(0, eq)] = std::stoll(value);
   }
@@ -88,11 +91,14 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     std::vector<std::int64_t> shape;
     for (const Expr& d : i.shape) {
       auto v = evaluate_int(d, out.symbols);
-      if (!v) return bad_input(fmt::format("input '{}' has the symbolic size '{}': give --inputs or --bind {}=N", i.name, to_string(d), to_string(d)));
+      if (!v)
+        return bad_input(fmt::format("input '{}' has the symbolic size '{}': give --inputs or --bind {}=N", i.name,
+                                     to_string(d), to_string(d)));
       shape.push_back(*v);
     }
     if (out.inputs.contains(i.name)) continue;
-    if (!options.inputs.empty()) return bad_input(fmt::format("{} has no array for the input '{}'", options.inputs, i.name));
+    if (!options.inputs.empty())
+      return bad_input(fmt::format("{} has no array for the input '{}'", options.inputs, i.name));
     AICF_TRY([[maybe_unused]] std::int64_t elements, checked_size(i.type, shape));
     out.inputs[i.name] = make_tensor(i.type, shape, bits);
     made = true;
@@ -101,7 +107,8 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
   return out;
 }
 
-Result<CompileOptions> compile_options(const Options& options, const std::map<std::string, std::int64_t>& symbols, bool fuse) {
+Result<CompileOptions> compile_options(const Options& options, const std::map<std::string, std::int64_t>& symbols,
+                                       bool fuse) {
   CompileOptions out;
   out.fuse = fuse;
   out.schedule.optimize_for_first_run = options.optimize_for == "first-run";
@@ -115,7 +122,8 @@ Result<CompileOptions> compile_options(const Options& options, const std::map<st
 }
 
 Result<NamedTensors> run_reference(const LoadedModel& loaded) {
-  AICF_TRY(NamedTensors values, evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols));
+  AICF_TRY(NamedTensors values,
+           evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols));
   NamedTensors out;
   for (const auto& [output, node] : loaded.model.output_of) out[output] = values.at(node);
   return out;
@@ -140,7 +148,8 @@ Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& o
   for (const auto& [output, node] : loaded.model.output_of) {
     auto value = out.run.outputs.find(node);
     if (value == out.run.outputs.end()) {  // handed through: an input or a constant of the model
-      AICF_TRY(NamedTensors through, evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols, {node}));
+      AICF_TRY(NamedTensors through,
+               evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols, {node}));
       out.outputs[output] = through.at(node);
     } else {
       out.outputs[output] = value->second;
@@ -176,8 +185,11 @@ Difference compare(const NamedTensors& got, const NamedTensors& wanted) {
       if (e > error) error = e, at = i;
     }
     d.max_abs = std::max(d.max_abs, error);
-    d.max_rel = std::max(d.max_rel, error == 0 ? 0 : largest > 0 ? error / largest : std::numeric_limits<double>::infinity());
-    if (error > worst && at >= 0 && !d.nan_differs) worst = error, d.tensor = name, d.element = at, d.got = it->second.at(at), d.wanted = w.at(at);
+    d.max_rel = std::max(d.max_rel, error == 0    ? 0
+                                    : largest > 0 ? error / largest
+                                                  : std::numeric_limits<double>::infinity());
+    if (error > worst && at >= 0 && !d.nan_differs)
+      worst = error, d.tensor = name, d.element = at, d.got = it->second.at(at), d.wanted = w.at(at);
   }
   return d;
 }

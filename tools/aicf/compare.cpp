@@ -29,13 +29,14 @@ std::set<std::string> inner_tensors(const CompiledModel& compiled) {
   for (const CompiledRegion& r : compiled.regions) {
     if (!r.region.roles) continue;
     for (const Statement& s : r.region.statements)
-      if (std::ranges::find(s.axes, "kv") != s.axes.end() && std::ranges::find(s.axes, "q") != s.axes.end()) out.insert(s.node);
+      if (std::ranges::find(s.axes, "kv") != s.axes.end() && std::ranges::find(s.axes, "q") != s.axes.end())
+        out.insert(s.node);
   }
   return out;
 }
 
-Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Options& options, bool fuse, const NamedTensors& expected,
-                            std::set<std::string>& inner, CompiledModel* keep) {
+Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Options& options, bool fuse,
+                            const NamedTensors& expected, std::set<std::string>& inner, CompiledModel* keep) {
   PlanFigures f;
   AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
   AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
@@ -70,16 +71,20 @@ void print_found(const LoadedModel& loaded, const CompiledModel& compiled) {
   for (const CompiledRegion& r : compiled.regions) ++kinds[std::string(name(r.region.kind))];
   std::string regions;
   for (const auto& [kind, n] : kinds) regions += fmt::format("{}{} {}", regions.empty() ? "" : ", ", n, kind);
-  fmt::print("{}: {} operations become {} regions: {}\n", loaded.model.name, loaded.model.semantic.nodes.size(), compiled.regions.size(), regions);
+  fmt::print("{}: {} operations become {} regions: {}\n", loaded.model.name, loaded.model.semantic.nodes.size(),
+             compiled.regions.size(), regions);
   for (const CompiledRegion& r : compiled.regions) {
     if (!r.region.roles) continue;
     const AttentionRoles& roles = *r.region.roles;
-    fmt::print("found    {}: q = {}, k = {}, v = {}\n         scale {}, mask {}\n         from {}\n", r.region.name, roles.q, roles.k, roles.v, roles.scale, roles.mask, fmt::join(r.region.origin, ", "));
+    fmt::print("found    {}: q = {}, k = {}, v = {}\n         scale {}, mask {}\n         from {}\n", r.region.name,
+               roles.q, roles.k, roles.v, roles.scale, roles.mask, fmt::join(r.region.origin, ", "));
     for (const Stream& s : r.chosen.scheduled.region.streams) {
       fmt::print("derived  one pass over {}; states", s.axis);
       for (const StateDecl& d : s.states) fmt::print(" {}[{}]", d.name, fmt::join(d.axes, ", "));
       fmt::print("\n");
-      for (const RepairGroup& g : s.repairs) fmt::print("         repair of ({}) when {} moves: {}\n", fmt::join(g.states, ", "), fmt::join(g.references, ", "), to_string(g.repair.front()));
+      for (const RepairGroup& g : s.repairs)
+        fmt::print("         repair of ({}) when {} moves: {}\n", fmt::join(g.states, ", "),
+                   fmt::join(g.references, ", "), to_string(g.repair.front()));
     }
   }
 }
@@ -104,10 +109,15 @@ Result<int> compare_plans(const Options& given) {
     CompiledModel compiled;
     AICF_TRY(PlanFigures fused, measure(place, loaded, options, true, expected, inner, &compiled));
     AICF_TRY(PlanFigures unfused, measure(place, loaded, options, false, expected, inner, nullptr));
-    ok &= fused.difference.within(options.absolute, options.relative) && unfused.difference.within(options.absolute, options.relative);
+    ok &= fused.difference.within(options.absolute, options.relative) &&
+          unfused.difference.within(options.absolute, options.relative);
     if (options.json) {
       auto figures = [&](const PlanFigures& f) {
-        Json j{{"launches", f.launches}, {"tensors_written", f.tensors}, {"bytes_written", f.bytes}, {"score_bytes", f.inner_bytes}, {"median_ms", f.ms}};
+        Json j{{"launches", f.launches},
+               {"tensors_written", f.tensors},
+               {"bytes_written", f.bytes},
+               {"score_bytes", f.inner_bytes},
+               {"median_ms", f.ms}};
         j["difference"] = to_json(f.difference, options.absolute, options.relative);
         return j;
       };
@@ -124,13 +134,17 @@ Result<int> compare_plans(const Options& given) {
       for (const std::string& reason : s.reasons) fmt::print("  because {}\n", reason);
       if (!s.runner_up.empty()) fmt::print("  runner-up {}\n", s.runner_up);
     }
-    fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11} {:>11}\n", "plan", "launches", "tensors written", "bytes written", "of scores, probabilities", "median ms", "max error");
+    fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11} {:>11}\n", "plan", "launches", "tensors written",
+               "bytes written", "of scores, probabilities", "median ms", "max error");
     for (const auto& [label, f] : {std::pair{"fused", &fused}, std::pair{"unfused", &unfused}})
-      fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11.2f} {:>11.1e}{}\n", label, f->launches, f->tensors, f->bytes, f->inner_bytes, f->ms, f->difference.max_abs,
+      fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11.2f} {:>11.1e}{}\n", label, f->launches, f->tensors, f->bytes,
+                 f->inner_bytes, f->ms, f->difference.max_abs,
                  f->difference.within(options.absolute, options.relative) ? "" : "  DIFFERS");
   }
-  if (options.json) fmt::print("{}\n", Json{{"devices", report}, {"ok", ok}}.dump());
-  else fmt::print("\n{}\n", ok ? "every plan equals the expected values" : "a plan differs from the expected values");
+  if (options.json)
+    fmt::print("{}\n", Json{{"devices", report}, {"ok", ok}}.dump());
+  else
+    fmt::print("\n{}\n", ok ? "every plan equals the expected values" : "a plan differs from the expected values");
   return ok ? right : differs;
 }
 

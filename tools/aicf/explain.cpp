@@ -10,16 +10,20 @@ namespace {
 
 std::string attention_text(const Region& r) {
   if (!r.roles) return "";
-  return fmt::format("AttentionRegion {}: q = {}, k = {}, v = {}, scale = {}, mask = {}, normalised over {}\n", r.name, r.roles->q, r.roles->k, r.roles->v, r.roles->scale, r.roles->mask, r.roles->normalised_axis);
+  return fmt::format("AttentionRegion {}: q = {}, k = {}, v = {}, scale = {}, mask = {}, normalised over {}\n", r.name,
+                     r.roles->q, r.roles->k, r.roles->v, r.roles->scale, r.roles->mask, r.roles->normalised_axis);
 }
 
 std::string certificate_text(const StreamingRegion& r) {
   std::string out;
-  for (const CertificateEntry& e : r.certificate.entries) out += fmt::format("  law {} on '{}': {}\n", e.law, e.statement, e.condition);
+  for (const CertificateEntry& e : r.certificate.entries)
+    out += fmt::format("  law {} on '{}': {}\n", e.law, e.statement, e.condition);
   return out;
 }
 
-void heading(const std::string& text) { fmt::print("== {}\n", text); }
+void heading(const std::string& text) {
+  fmt::print("== {}\n", text);
+}
 
 }  // namespace
 
@@ -29,8 +33,10 @@ Result<int> explain(const Options& given) {
   AICF_TRY(LoadedModel loaded, load(options, false));
   auto wants = [&](const char* stage) { return options.stage == "all" || options.stage == stage; };
   if (options.dot) {
-    if (options.stage == "semantic") fmt::print("{}", to_dot(loaded.model.semantic));
-    else if (options.stage == "canonical") fmt::print("{}", to_dot(loaded.model.graph));
+    if (options.stage == "semantic")
+      fmt::print("{}", to_dot(loaded.model.semantic));
+    else if (options.stage == "canonical")
+      fmt::print("{}", to_dot(loaded.model.graph));
   }
   Json report;
   report["regions"] = Json::array();
@@ -58,7 +64,9 @@ Result<int> explain(const Options& given) {
       for (const CompiledRegion& r : compiled.regions)
         if (options.region.empty() || r.region.name == options.region) regions.push_back(region_json(r)), found = true;
       targets[t] = regions;
-      if (first) report["regions"] = regions, report["refusals"] = refusals_json(compiled.refusals), report["folded"] = loaded.model.folded;
+      if (first)
+        report["regions"] = regions, report["refusals"] = refusals_json(compiled.refusals),
+        report["folded"] = loaded.model.folded;
       first = false;
       if (!found) return bad_input(fmt::format("no region '{}'", options.region));
       continue;
@@ -68,7 +76,8 @@ Result<int> explain(const Options& given) {
         if (options.region.empty() || r.region.name == options.region) print(r), found = true;
     };
     if (options.dot) {
-      if (options.stage != "semantic" && options.stage != "canonical") each([&](const CompiledRegion& r) { fmt::print("{}", to_dot(r.chosen.scheduled.region)); });
+      if (options.stage != "semantic" && options.stage != "canonical")
+        each([&](const CompiledRegion& r) { fmt::print("{}", to_dot(r.chosen.scheduled.region)); });
       break;
     }
     if (first) {
@@ -76,19 +85,26 @@ Result<int> explain(const Options& given) {
       if (wants("region")) {
         heading("regions");
         each([&](const CompiledRegion& r) { fmt::print("{}{}\n", attention_text(r.region), to_string(r.region)); });
-        for (const Refusal& r : compiled.refusals) fmt::print("refused: {}: {} ({})\n", fmt::join(r.nodes, ", "), r.reason, r.law);
+        for (const Refusal& r : compiled.refusals)
+          fmt::print("refused: {}: {} ({})\n", fmt::join(r.nodes, ", "), r.reason, r.law);
       }
       if (wants("stream")) {
         heading("streaming regions");
-        each([&](const CompiledRegion& r) { fmt::print("{}{}\n", to_string(r.chosen.scheduled.region), certificate_text(r.chosen.scheduled.region)); });
+        each([&](const CompiledRegion& r) {
+          fmt::print("{}{}\n", to_string(r.chosen.scheduled.region), certificate_text(r.chosen.scheduled.region));
+        });
       }
       first = false;
     }
     if (options.stage == "summary")
-      each([&](const CompiledRegion& r) { fmt::print("{}\n{}", region_line(r), schedule_text(r.chosen.scheduled.schedule)); });
+      each([&](const CompiledRegion& r) {
+        fmt::print("{}\n{}", region_line(r), schedule_text(r.chosen.scheduled.schedule));
+      });
     if (wants("schedule")) {
       heading(fmt::format("scheduled for {} ({})", t, target.model.title));
-      each([&](const CompiledRegion& r) { fmt::print("{}{}\n", to_string(r.chosen.scheduled), schedule_text(r.chosen.scheduled.schedule)); });
+      each([&](const CompiledRegion& r) {
+        fmt::print("{}{}\n", to_string(r.chosen.scheduled), schedule_text(r.chosen.scheduled.schedule));
+      });
     }
     if (wants("kernel")) {
       heading(fmt::format("kernels for {}", t));

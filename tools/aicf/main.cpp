@@ -15,9 +15,13 @@ void add_model(CLI::App* app, Options& o) {
 }
 
 void add_choices(CLI::App* app, Options& o) {
-  app->add_option("--fusion", o.fusion, "on: derive streaming regions; off: every operation alone")->check(CLI::IsMember({"on", "off"}));
-  app->add_option("--schedule", o.forced, "force a choice, KEY=VALUE (residency.k=workgroup, tile.q=32, split=4)")->expected(1)->take_all();
-  app->add_option("--optimize-for", o.optimize_for, "what the schedule minimises")->check(CLI::IsMember({"first-run", "throughput"}));
+  app->add_option("--fusion", o.fusion, "on: derive streaming regions; off: every operation alone")
+      ->check(CLI::IsMember({"on", "off"}));
+  app->add_option("--schedule", o.forced, "force a choice, KEY=VALUE (residency.k=workgroup, tile.q=32, split=4)")
+      ->expected(1)
+      ->take_all();
+  app->add_option("--optimize-for", o.optimize_for, "what the schedule minimises")
+      ->check(CLI::IsMember({"first-run", "throughput"}));
   app->add_option("--cache", o.cache, "AICF's own caches")->check(CLI::IsMember({"on", "off"}));
 }
 
@@ -46,12 +50,15 @@ int main(int argc, char** argv) {
 
   auto* run = app.add_subcommand("run", "run a model or package on a device");
   add_model(run, o);
-  run->add_option("--device", o.devices, "reference, vulkan:NAME, cuda-emulation[:ARCH], cuda:INDEX")->expected(1)->take_all();
+  run->add_option("--device", o.devices, "reference, vulkan:NAME, cuda-emulation[:ARCH], cuda:INDEX")
+      ->expected(1)
+      ->take_all();
   run->add_option("--outputs", o.outputs, "write outputs to this .npz");
   add_values(run, o);
   add_choices(run, o);
 
-  auto* verify = app.add_subcommand("verify", "compare devices with the float64 reference, expected values and each other");
+  auto* verify =
+      app.add_subcommand("verify", "compare devices with the float64 reference, expected values and each other");
   add_model(verify, o);
   verify->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
   verify->add_option("--expect", o.expect, ".npz of right values");
@@ -64,7 +71,8 @@ int main(int argc, char** argv) {
   add_model(explain, o);
   explain->add_option("--target", o.targets, "profile or device; several allowed")->expected(1)->take_all();
   explain->add_option("--stage", o.stage, "level to print")
-      ->check(CLI::IsMember({"all", "summary", "semantic", "canonical", "region", "stream", "schedule", "kernel", "source", "binary"}));
+      ->check(CLI::IsMember(
+          {"all", "summary", "semantic", "canonical", "region", "stream", "schedule", "kernel", "source", "binary"}));
   explain->add_option("--region", o.region, "only this region");
   explain->add_flag("--dot", o.dot, "Graphviz instead of text (semantic, canonical, stream)");
   add_choices(explain, o);

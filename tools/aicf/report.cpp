@@ -20,9 +20,11 @@ std::string region_line(const CompiledRegion& r) {
   for (const Stream& s : r.chosen.scheduled.region.streams) {
     std::string states;
     for (const StateDecl& d : s.states) states += (states.empty() ? "" : ", ") + d.name;
-    streams += fmt::format("{}streams {}{}", streams.empty() ? "" : "; ", s.axis, states.empty() ? "" : fmt::format(" (states {})", states));
+    streams += fmt::format("{}streams {}{}", streams.empty() ? "" : "; ", s.axis,
+                           states.empty() ? "" : fmt::format(" (states {})", states));
   }
-  return fmt::format("{}: {}; writes {}", r.region.name, streams.empty() ? "no reduction" : streams, fmt::join(materialised(r), ", "));
+  return fmt::format("{}: {}; writes {}", r.region.name, streams.empty() ? "no reduction" : streams,
+                     fmt::join(materialised(r), ", "));
 }
 
 std::string cost_text(const PredictedCost& cost) {
@@ -31,7 +33,8 @@ std::string cost_text(const PredictedCost& cost) {
     if (us >= 0.005 * cost.total) parts.emplace_back(us, cause);
   std::ranges::sort(parts, std::greater{});
   std::string out = fmt::format("{:.1f} us", cost.total);
-  for (std::size_t i = 0; i < parts.size(); ++i) out += fmt::format("{}{} {:.1f}", i == 0 ? ": " : ", ", parts[i].second, parts[i].first);
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    out += fmt::format("{}{} {:.1f}", i == 0 ? ": " : ", ", parts[i].second, parts[i].first);
   return out;
 }
 
@@ -44,27 +47,35 @@ std::string schedule_text(const Schedule& schedule) {
 
 Json region_json(const CompiledRegion& r) {
   const Schedule& s = r.chosen.scheduled.schedule;
-  Json states = Json::array(), laws = Json::array(), axes = Json::object(), tiles = Json::object(), predicted = Json::object();
+  Json states = Json::array(), laws = Json::array(), axes = Json::object(), tiles = Json::object(),
+       predicted = Json::object();
   for (const Stream& stream : r.chosen.scheduled.region.streams)
     for (const StateDecl& d : stream.states) {
       std::string repair;
       for (const RepairGroup& g : stream.repairs)
         for (std::size_t i = 0; i < g.states.size(); ++i)
           if (g.states[i] == d.name) repair = to_string(g.repair[i]);
-      states.push_back({{"name", d.name}, {"op", std::string(name(d.reduce))}, {"repair", repair.empty() ? Json() : Json(repair)}});
+      states.push_back(
+          {{"name", d.name}, {"op", std::string(name(d.reduce))}, {"repair", repair.empty() ? Json() : Json(repair)}});
     }
-  for (const CertificateEntry& e : r.chosen.scheduled.region.certificate.entries) laws.push_back({{"law", e.law}, {"statement", e.statement}, {"condition", e.condition}});
+  for (const CertificateEntry& e : r.chosen.scheduled.region.certificate.entries)
+    laws.push_back({{"law", e.law}, {"statement", e.statement}, {"condition", e.condition}});
   for (const auto& [axis, plan] : s.axes) {
     Json factors = Json::array();
-    for (const AxisFactor& f : plan.factors) factors.push_back({{"level", std::string(name(f.level))}, {"size", f.size}});
+    for (const AxisFactor& f : plan.factors)
+      factors.push_back({{"level", std::string(name(f.level))}, {"size", f.size}});
     axes[axis] = {{"tile", plan.tile()}, {"factors", factors}};
   }
   for (const auto& [tile, plan] : s.tiles)
-    tiles[tile] = {{"residency", std::string(name(plan.residency))}, {"delivery", std::string(name(plan.delivery))}, {"vector_width", plan.vector_width}};
+    tiles[tile] = {{"residency", std::string(name(plan.residency))},
+                   {"delivery", std::string(name(plan.delivery))},
+                   {"vector_width", plan.vector_width}};
   for (const auto& [cause, us] : s.predicted.microseconds) predicted[cause] = us;
   bool streamed = false;  // a cascade or a chain that a plain plan would have written to memory
   for (const Stream& stream : r.chosen.scheduled.region.streams)
-    streamed |= !stream.repairs.empty() || std::ranges::any_of(stream.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
+    streamed |= !stream.repairs.empty() || std::ranges::any_of(stream.step, [](const StepStatement& x) {
+      return x.kind == StepStatement::Kind::local && !x.over.empty();
+    });
   return {{"name", r.region.name},
           {"kind", std::string(name(r.region.kind))},
           {"streamed", streamed},
@@ -72,7 +83,15 @@ Json region_json(const CompiledRegion& r) {
           {"states", states},
           {"laws", laws},
           {"materialised", materialised(r)},
-          {"schedule", {{"summary", summary(s)}, {"axes", axes}, {"tiles", tiles}, {"subgroup_size", s.subgroup_size}, {"subgroups", s.subgroups}, {"split", s.split}, {"reasons", s.reasons}, {"runner_up", s.runner_up}}},
+          {"schedule",
+           {{"summary", summary(s)},
+            {"axes", axes},
+            {"tiles", tiles},
+            {"subgroup_size", s.subgroup_size},
+            {"subgroups", s.subgroups},
+            {"split", s.split},
+            {"reasons", s.reasons},
+            {"runner_up", s.runner_up}}},
           {"predicted", {{"total_us", s.predicted.total}, {"limit", s.predicted.limit}, {"us", predicted}}}};
 }
 

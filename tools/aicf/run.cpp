@@ -8,17 +8,25 @@ namespace aicf::command {
 
 namespace {
 
-bool is_package(const std::string& path) { return path.ends_with(".aicfpkg") || path.ends_with(".pkg"); }
+bool is_package(const std::string& path) {
+  return path.ends_with(".aicfpkg") || path.ends_with(".pkg");
+}
 
 Json memory_json(const MemoryPlan& m) {
-  return {{"weights", m.weights}, {"inputs_outputs", m.inputs_outputs}, {"arena", m.arena}, {"live_peak", m.live_peak}, {"sum_of_tensors", m.sum_of_tensors}};
+  return {{"weights", m.weights},
+          {"inputs_outputs", m.inputs_outputs},
+          {"arena", m.arena},
+          {"live_peak", m.live_peak},
+          {"sum_of_tensors", m.sum_of_tensors}};
 }
 
 void print_outputs(const NamedTensors& outputs) {
   for (const auto& [name, t] : outputs) {
     std::string values;
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(t.size(), 4); ++i) values += fmt::format("{}{:.6g}", i ? ", " : "", t.at(i));
-    fmt::print("{}: {}[{}] = {}{}\n", name, aicf::name(t.type()), fmt::join(t.shape(), ", "), values, t.size() > 4 ? ", …" : "");
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(t.size(), 4); ++i)
+      values += fmt::format("{}{:.6g}", i ? ", " : "", t.at(i));
+    fmt::print("{}: {}[{}] = {}{}\n", name, aicf::name(t.type()), fmt::join(t.shape(), ", "), values,
+               t.size() > 4 ? ", …" : "");
   }
 }
 
@@ -40,7 +48,8 @@ Result<int> run_package(const Options& options) {
     }
     if (real || emulated) program = program ? program : &p;
   }
-  if (!program) return unsupported(fmt::format("the package holds kernels for {}, none runs on '{}'", held, options.devices[0]));
+  if (!program)
+    return unsupported(fmt::format("the package holds kernels for {}, none runs on '{}'", held, options.devices[0]));
   NamedTensors given, inputs;
   if (!options.inputs.empty()) {
     AICF_TRY(given, read_tensors(options.inputs));
@@ -52,11 +61,15 @@ Result<int> run_package(const Options& options) {
     auto it = given.find(b.name);
     if (it == given.end()) return bad_input(fmt::format("the package needs the input '{}': give --inputs", b.name));
     inputs.insert(*it);
-    if (it->second.shape().size() != b.shape.size()) return bad_input(fmt::format("input '{}' has {} dimensions, the package takes {}", b.name, it->second.shape().size(), b.shape.size()));
+    if (it->second.shape().size() != b.shape.size())
+      return bad_input(fmt::format("input '{}' has {} dimensions, the package takes {}", b.name,
+                                   it->second.shape().size(), b.shape.size()));
     for (std::size_t i = 0; i < b.shape.size(); ++i)
       if (b.shape[i].op() == Op::symbol) {
         auto [known, inserted] = symbols.try_emplace(b.shape[i].name(), it->second.shape()[i]);
-        if (known->second != it->second.shape()[i]) return bad_input(fmt::format("input '{}' makes {} = {}, it is {} already", b.name, b.shape[i].name(), it->second.shape()[i], known->second));
+        if (known->second != it->second.shape()[i])
+          return bad_input(fmt::format("input '{}' makes {} = {}, it is {} already", b.name, b.shape[i].name(),
+                                       it->second.shape()[i], known->second));
       }
   }
   AICF_TRY(auto executor, Executor::create(*device, *program));
@@ -65,7 +78,11 @@ Result<int> run_package(const Options& options) {
   AICF_TRY(RunResult result, executor->run(inputs, symbols, run));
   if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_npz(options.outputs, result.outputs));
   if (options.json) {
-    fmt::print("{}\n", Json{{"device", options.devices[0]}, {"target", program->target}, {"ms", result.milliseconds}, {"memory", memory_json(result.memory)}}.dump());
+    fmt::print("{}\n", Json{{"device", options.devices[0]},
+                            {"target", program->target},
+                            {"ms", result.milliseconds},
+                            {"memory", memory_json(result.memory)}}
+                           .dump());
   } else {
     print_outputs(result.outputs);
     fmt::print("{}: {} launches, {:.2f} ms\n", options.devices[0], result.launches.size(), result.milliseconds);
@@ -85,8 +102,14 @@ Result<int> run(const Options& given) {
   AICF_TRY(Outcome outcome, run_at(place, loaded, options, options.fusion == "on"));
   if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_npz(options.outputs, outcome.outputs));
   if (options.json) {
-    Json j{{"device", place.id}, {"inputs", loaded.inputs_from}, {"compile_s", outcome.compile_seconds}, {"load_s", outcome.load_seconds}, {"ms", outcome.run.milliseconds},
-           {"launches", outcome.run.launches.size()}, {"memory", memory_json(outcome.run.memory)}, {"kernels", launches_json(outcome.compiled, outcome.run)}};
+    Json j{{"device", place.id},
+           {"inputs", loaded.inputs_from},
+           {"compile_s", outcome.compile_seconds},
+           {"load_s", outcome.load_seconds},
+           {"ms", outcome.run.milliseconds},
+           {"launches", outcome.run.launches.size()},
+           {"memory", memory_json(outcome.run.memory)},
+           {"kernels", launches_json(outcome.compiled, outcome.run)}};
     fmt::print("{}\n", j.dump());
     return right;
   }
@@ -94,9 +117,11 @@ Result<int> run(const Options& given) {
   print_outputs(outcome.outputs);
   if (!place.reference) {
     const MemoryPlan& m = outcome.run.memory;
-    fmt::print("{} ({}): {} launches, {:.2f} ms; compiled in {:.2f} s, loaded in {:.2f} s\n", place.id, place.target.model.title, outcome.run.launches.size(),
-               outcome.run.milliseconds, outcome.compile_seconds, outcome.load_seconds);
-    fmt::print("memory: weights {}, inputs and outputs {}, arena {} (all intermediates {})\n", bytes_text(m.weights), bytes_text(m.inputs_outputs), bytes_text(m.arena), bytes_text(m.sum_of_tensors));
+    fmt::print("{} ({}): {} launches, {:.2f} ms; compiled in {:.2f} s, loaded in {:.2f} s\n", place.id,
+               place.target.model.title, outcome.run.launches.size(), outcome.run.milliseconds, outcome.compile_seconds,
+               outcome.load_seconds);
+    fmt::print("memory: weights {}, inputs and outputs {}, arena {} (all intermediates {})\n", bytes_text(m.weights),
+               bytes_text(m.inputs_outputs), bytes_text(m.arena), bytes_text(m.sum_of_tensors));
   }
   return right;
 }
@@ -123,14 +148,17 @@ Result<int> compile(const Options& options) {
       for (const auto& [key, value] : k.statistics) j[key] = value;
       kernels.push_back(j);
       if (!options.json && !k.statistics.empty())
-        fmt::print("{} {}: {} registers, {} bytes of spills\n", t, k.name, k.statistics.at("registers"), k.statistics.at("spill_store_bytes") + k.statistics.at("spill_load_bytes"));
+        fmt::print("{} {}: {} registers, {} bytes of spills\n", t, k.name, k.statistics.at("registers"),
+                   k.statistics.at("spill_store_bytes") + k.statistics.at("spill_load_bytes"));
     }
     report.push_back({{"target", t}, {"kernels", kernels}});
     package.programs.push_back(std::move(compiled.program));
   }
   AICF_RETURN_IF_ERROR(write_package(options.output, package));
-  if (options.json) fmt::print("{}\n", Json{{"package", options.output}, {"targets", report}}.dump());
-  else fmt::print("{}: {} targets\n", options.output, package.programs.size());
+  if (options.json)
+    fmt::print("{}\n", Json{{"package", options.output}, {"targets", report}}.dump());
+  else
+    fmt::print("{}: {} targets\n", options.output, package.programs.size());
   return right;
 }
 
@@ -145,8 +173,10 @@ Result<int> devices(const Options& options) {
           model = m->title;
           break;
         }
-      if (options.json) list.push_back({{"id", info.id}, {"name", info.name}, {"description", info.description}, {"model", model}});
-      else fmt::print("{:24} {} ({}); scheduled as {}\n", info.id, info.name, info.description, model);
+      if (options.json)
+        list.push_back({{"id", info.id}, {"name", info.name}, {"description", info.description}, {"model", model}});
+      else
+        fmt::print("{:24} {} ({}); scheduled as {}\n", info.id, info.name, info.description, model);
     }
     if (!why.empty() && !options.json) fmt::print("{:24} none: {}\n", d->name(), why);
   }
@@ -154,11 +184,15 @@ Result<int> devices(const Options& options) {
   for (const Backend* b : backends())
     for (const std::string& p : b->profiles()) {
       AICF_TRY(DeviceModel m, b->profile(p));
-      if (options.json) profiles.push_back({{"target", p}, {"backend", b->name()}, {"title", m.title}});
-      else fmt::print("target {:17} {} ({})\n", p, m.title, b->name());
+      if (options.json)
+        profiles.push_back({{"target", p}, {"backend", b->name()}, {"title", m.title}});
+      else
+        fmt::print("target {:17} {} ({})\n", p, m.title, b->name());
     }
-  if (options.json) fmt::print("{}\n", Json{{"devices", list}, {"targets", profiles}}.dump());
-  else fmt::print("reference                float64, node by node\n");
+  if (options.json)
+    fmt::print("{}\n", Json{{"devices", list}, {"targets", profiles}}.dump());
+  else
+    fmt::print("reference                float64, node by node\n");
   return right;
 }
 

@@ -18,7 +18,8 @@ Result<int> verify(const Options& given) {
     for (const auto& [key, value] : difference.items()) entry[key] = value;
     list.push_back(entry);
     if (options.json) return;
-    fmt::print("{:52} {} max error {:.2e}, relative to the largest value {:.2e}\n", what, good ? "equal " : "DIFFER", d.max_abs, d.max_rel);
+    fmt::print("{:52} {} max error {:.2e}, relative to the largest value {:.2e}\n", what, good ? "equal " : "DIFFER",
+               d.max_abs, d.max_rel);
     if (!good) fmt::print("  first at '{}' element {}: {} instead of {}\n", d.tensor, d.element, d.got, d.wanted);
   };
   std::vector<std::pair<std::string, NamedTensors>> results{{"reference", reference}};
@@ -31,9 +32,11 @@ Result<int> verify(const Options& given) {
     if (id == "reference") continue;
     AICF_TRY(Place place, open_place(id));
     AICF_TRY(Outcome outcome, run_at(place, loaded, options, options.fusion == "on"));
-    say(fmt::format("{} against {}", id, options.expect.empty() ? "reference" : options.expect), compare(outcome.outputs, reference), devices, {{"device", id}});
+    say(fmt::format("{} against {}", id, options.expect.empty() ? "reference" : options.expect),
+        compare(outcome.outputs, reference), devices, {{"device", id}});
     for (std::size_t i = 1; i < results.size(); ++i)
-      say(fmt::format("{} against {}", id, results[i].first), compare(outcome.outputs, results[i].second), pairs, {{"a", id}, {"b", results[i].first}});
+      say(fmt::format("{} against {}", id, results[i].first), compare(outcome.outputs, results[i].second), pairs,
+          {{"a", id}, {"b", results[i].first}});
     results.emplace_back(id, std::move(outcome.outputs));
   }
   if (options.json) fmt::print("{}\n", Json{{"devices", devices}, {"pairs", pairs}, {"ok", ok}}.dump());

@@ -21,7 +21,9 @@ struct Case {
   double relative = 0, absolute = 0;
 };
 
-inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+inline void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
 
 const std::vector<Case>& all();
 

@@ -56,11 +56,8 @@ class VulkanBackend final : public Backend {
     bool software =
         device_name.find("llvmpipe") != std::string::npos || device_name.find("SwiftShader") != std::string::npos;
     // Mesa before 23 compiles loads cheaply and shuffles dearly.
-    std::string base =
-        !software ? "navi31"
-        : property("driver_version", 25 << 22) < (23 << 22) && device_name.find("llvmpipe") != std::string::npos
-            ? "lavapipe-22"
-            : "lavapipe";
+    std::int64_t mesa = property("mesa_version", 0);
+    std::string base = !software ? "navi31" : mesa > 0 && mesa < 23000 ? "lavapipe-22" : "lavapipe";
     auto model = profile(base);
     AICF_CHECK(model.has_value(), "the profile " + base);
     if (!software || device_name.find("llvmpipe") == std::string::npos)

@@ -519,6 +519,11 @@ class Liveness {
           const int id = id_of(name);
           std::vector<int>& inputs = inputs_[static_cast<std::size_t>(id)];
           std::ranges::copy_if(reads_, std::back_inserter(inputs), [&](int read) { return read != id; });
+          for (const std::string& other : s.names) {  // a vector access defines all its words or none
+            if (other == name) continue;
+            const int sibling = id_of(other);
+            inputs_[static_cast<std::size_t>(id)].push_back(sibling);
+          }
         }
       } else {
         work_.insert(work_.end(), reads_.begin(), reads_.end());

@@ -301,6 +301,8 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
     return std::unexpected(
         Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
+  if (members.size() > 1 && std::ranges::any_of(region.axes, [](const Axis& a) { return a.extent.is_constant(0); }))
+    return std::unexpected(Failure{refusal(members, "empty axis", "an axis of the region has no element: nothing to stream"), -1});
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
     bool contracts = false, reduces_any = false, full = false;
@@ -369,14 +371,17 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         return std::ranges::any_of(
             s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
       });
-      if (joins && options_.cost && options_.fuse) {
+      if (options_.cost && members.size() > 1) {
         auto together = options_.cost(planned->streaming);
-        double apart = cost_apart(root, members);
-        if (!together || apart < *together) {
+        if (!together) {
+          said.push_back({planned->region.origin, "capacity", together.error().message});
+          break;
+        }
+        double apart = joins && options_.fuse ? cost_apart(root, members) : *together;
+        if (apart < *together) {
           said.push_back({planned->region.origin, "cost",
-                          together ? fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions",
-                                                 *together, apart)
-                                   : together.error().message});
+                          fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together,
+                                      apart)});
           break;
         }
       }

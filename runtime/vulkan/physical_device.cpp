@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
 
 namespace aicf::vulkan {
 namespace {
@@ -89,6 +91,14 @@ const char* type_name(VkPhysicalDeviceType type) {
     default:
       return "device";
   }
+}
+
+/// Mesa's version as MAJOR·1000 + MINOR, from the driver's own words ("Mesa 25.0.7-2 (LLVM 15)"); 0 of other drivers.
+/// Software drivers of Mesa report driverVersion 1 whatever they are.
+std::int64_t mesa_version(const char* driver_info) {
+  int major = 0, minor = 0;
+  const char* at = std::strstr(driver_info, "Mesa ");
+  return at && std::sscanf(at, "Mesa %d.%d", &major, &minor) == 2 ? major * 1000 + minor : 0;
 }
 
 std::int64_t device_local_bytes(const VkPhysicalDeviceMemoryProperties& memory) {
@@ -260,6 +270,7 @@ Result<PhysicalDevice> describe(const Instance& instance, VkPhysicalDevice handl
                   driver.driverInfo[0] || driver.driverName[0] ? ", " : "", VK_API_VERSION_MAJOR(device.version),
                   VK_API_VERSION_MINOR(device.version), type_name(device.properties.deviceType));
   fill_properties(device);
+  device.info.properties["mesa_version"] = mesa_version(driver.driverInfo);
   return device;
 }
 

@@ -84,8 +84,9 @@ Result<Model> load_model(const std::string& path, const ImportOptions& options =
 
 /// frontend/onnx: protobuf → semantic graph. External data is mapped in place, never from outside the model's folder.
 Result<SemanticGraph> read_onnx(const std::string& path);
-/// One ONNX TensorProto .pb file.
-Result<Tensor> read_tensor_pb(const std::string& path);
+/// One ONNX TensorProto .pb file: its name (may be empty) and value.
+Result<std::pair<std::string, Tensor>> read_tensor_pb(const std::string& path);
+Result<void> write_tensor_pb(const std::string& path, const std::string& name, const Tensor& tensor);
 /// frontend/text: the text form of a semantic graph; print and parse round-trip.
 Result<SemanticGraph> parse_semantic(std::string_view text, std::string_view place);
 std::string to_string(const SemanticGraph& graph);

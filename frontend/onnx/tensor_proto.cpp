@@ -187,7 +187,7 @@ Result<Tensor> to_tensor(onnx::TensorProto& proto, const std::string& what, Mode
   return Tensor::view(*type, std::move(dims), data, std::move(owner));
 }
 
-Result<Tensor> read_tensor_pb(const std::string& path) {
+Result<std::pair<std::string, Tensor>> read_tensor_pb(const std::string& path) {
   AICF_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
   const auto bytes = file->bytes();
   AICF_RETURN_IF_ERROR(check_wire(bytes, WireMessage::tensor, path));
@@ -195,13 +195,25 @@ Result<Tensor> read_tensor_pb(const std::string& path) {
   if (bytes.size() > 0x7fffffff || !proto.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
     return bad_input("not a TensorProto", path);
   }
-  auto tensor = to_tensor(proto, "tensor " + in_quotes(proto.name()), nullptr);
+  const std::string name = proto.name();
+  auto tensor = to_tensor(proto, "tensor " + in_quotes(name), nullptr);
   if (!tensor) {
     Diagnostic d = tensor.error();
     d.place = d.place.empty() ? path : path + ": " + d.place;
     return std::unexpected(std::move(d));
   }
-  return tensor;
+  return std::pair{name, std::move(*tensor)};
+}
+
+Result<void> write_tensor_pb(const std::string& path, const std::string& name, const Tensor& tensor) {
+  onnx::TensorProto proto;
+  proto.set_name(name);
+  proto.set_data_type(static_cast<int>(onnx_number(tensor.type())));
+  for (std::int64_t d : tensor.shape()) proto.add_dims(d);
+  proto.set_raw_data(tensor.bytes().data(), tensor.byte_size());
+  AICF_TRY(AtomicFile file, AtomicFile::create(path));
+  file.write(proto.SerializeAsString());
+  return file.commit();
 }
 
 }  // namespace aicf

@@ -1,5 +1,7 @@
 #include "frontend/semantic/onnx_types.h"
 
+#include "mir/support/result.h"
+
 #include <array>
 #include <string_view>
 

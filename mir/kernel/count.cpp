@@ -141,6 +141,11 @@ void Counter::walk(const ThreadBody& body, double times) {
   for (const ThreadStatement& s : body) {
     int width = static_cast<int>(std::max<std::size_t>(
         1, s.kind == Kind::load_global || s.kind == Kind::load_shared ? s.names.size() : s.exprs.size()));
+    if (!s.fragment.empty() && s.kind != Kind::multiply) {  // whole matrices: a count of each kind of statement
+      const bool moves = static_cast<bool>(s.row_stride);
+      if (moves || !s.exprs.empty()) add((moves ? "fragment_move." : "fragment_map.") + s.fragment, times);
+      continue;
+    }
     std::string suffix = ".w" + std::to_string(width);
     switch (s.kind) {
       case Kind::declare:
@@ -176,6 +181,9 @@ void Counter::walk(const ThreadBody& body, double times) {
       case Kind::shuffle_xor:
         add("shuffle.xor", times);
         add("static.shuffle", 1);
+        break;
+      case Kind::multiply:
+        add("multiply." + s.unit, times);
         break;
       case Kind::barrier:
         add("barrier", times);

@@ -20,6 +20,7 @@ std::vector<std::string> named_tiles(const Kernel& kernel, const KernelOp& op) {
   };
   if (op.kind != KernelOp::Kind::store) add(op.tile);  // a store only takes its shape
   add(op.source);
+  for (const std::string& operand : op.operands) add(operand);
   for (const std::string& state : op.states) add(state);
   for (const Expr& e : element_expressions(op)) {
     for (const std::string& value : values_of(e)) add(value);
@@ -428,14 +429,19 @@ void Expander::operation(const KernelBody& home, std::size_t index) {
     if (here != uses->second.end()) {
       for (TileState* state : here->second) {
         state->declared = true;
-        if (op.kind == KernelOp::Kind::compute && op.tile == state->tile->name) {
+        const bool is_opaque = state->tile->space == Space::fragment;
+        if (op.kind == KernelOp::Kind::compute && op.tile == state->tile->name && !is_opaque) {
           fresh = true;
           continue;
         }
-        for (const std::string& name : state->registers) declare(name, state->tile->type, {});
+        for (const std::string& name : state->registers) {
+          declare(name, state->tile->type, {});
+          scopes_.back().out->back().fragment = state->tile->fragment;
+        }
       }
     }
   }
+  if (opaque(op)) return;
   switch (op.kind) {
     case KernelOp::Kind::load:
       return load(op);
@@ -451,6 +457,8 @@ void Expander::operation(const KernelBody& home, std::size_t index) {
       return to_workgroup(op);
     case KernelOp::Kind::from_workgroup:
       return from_workgroup(op);
+    case KernelOp::Kind::multiply:
+      return multiply(op);
     case KernelOp::Kind::barrier:
       emit(Kind::barrier);
       return;
@@ -500,6 +508,7 @@ bool only_defines(const ThreadStatement& s) {
     case Kind::load_shared:
     case Kind::shuffle:
     case Kind::shuffle_xor:
+    case Kind::multiply:
       return true;
     default:
       return false;
@@ -513,7 +522,9 @@ class Liveness {
     for (const ThreadStatement& s : body) {
       reads_.clear();
       for (const Expr& e : s.exprs) add_reads(e);
-      for (const Expr* e : {&s.index, &s.predicate, &s.fill, &s.lane, &s.begin, &s.end, &s.step}) add_reads(*e);
+      for (const Expr* e : {&s.index, &s.predicate, &s.fill, &s.lane, &s.begin, &s.end, &s.step, &s.row_stride,
+                            &s.column_stride})
+        add_reads(*e);
       if (only_defines(s)) {
         for (const std::string& name : s.names) {
           const int id = id_of(name);

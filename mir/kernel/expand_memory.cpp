@@ -60,15 +60,6 @@ std::vector<std::vector<std::size_t>> groups(std::size_t registers, const Run& r
   return result;
 }
 
-Expr row_major(const std::vector<Expr>& index, const std::vector<Expr>& shape) {
-  Expr offset = 0;
-  for (std::size_t i = 0; i < index.size(); ++i) {
-    const Expr coordinate = Expr::cast(index[i], DType::i64);
-    offset = i == 0 ? coordinate : offset * shape[i] + coordinate;
-  }
-  return offset;
-}
-
 /// An access of a register tile to a global buffer: where each element is, when, and how many go together.
 class GlobalAccess {
  public:

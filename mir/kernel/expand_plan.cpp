@@ -179,6 +179,15 @@ Result<CoordinateSpace> reduction_space(const Kernel& kernel, const KernelOp& op
   return space;
 }
 
+Expr row_major(const std::vector<Expr>& index, const std::vector<Expr>& shape) {
+  Expr offset = 0;
+  for (std::size_t i = 0; i < index.size(); ++i) {
+    const Expr coordinate = Expr::cast(index[i], DType::i64);
+    offset = i == 0 ? coordinate : offset * shape[i] + coordinate;
+  }
+  return offset;
+}
+
 std::vector<Expr> element_expressions(const KernelOp& op) {
   std::vector<Expr> result = op.index;
   for (const Expr& e : {op.expr, op.predicate, op.fill}) {

@@ -71,6 +71,9 @@ Result<FetchPlan> plan_fetch(const KernelTile& operand, const CoordinateSpace& s
 /// stays spread.
 Result<CoordinateSpace> reduction_space(const Kernel& kernel, const KernelOp& op);
 
+/// Element offset of an index into a row-major buffer.
+Expr row_major(const std::vector<Expr>& index, const std::vector<Expr>& shape);
+
 /// Calls `visit` for the op's expressions that are evaluated per element: expr, or index, predicate and fill.
 std::vector<Expr> element_expressions(const KernelOp& op);
 

@@ -105,6 +105,10 @@ class Expander {
   void compute(const KernelOp& op, bool fresh);
   void reduce(const KernelOp& op);
   void cross(const KernelOp& op);
+  // expand_fragment.cpp
+  void multiply(const KernelOp& op);
+  /// Operations on opaque tiles; false: `op` is none.
+  bool opaque(const KernelOp& op);
 
  private:
   struct Scope {

@@ -105,6 +105,7 @@ class Machine {
   Result<void> global_access(const Instruction& at, const Access& access, bool load);
   Result<void> shared_access(const Instruction& at, const Access& access, bool load);
   Result<void> shuffle(const Instruction& at);
+  Result<void> matrix_product(const Instruction& at);
   Result<std::size_t> control(const Instruction& at, std::size_t next);
   void fill_loaded(const Access& access, int thread);
   void put_loaded(const Access& access, std::size_t element, int thread, double value);
@@ -216,6 +217,22 @@ Result<void> Machine::shuffle(const Instruction& at) {
 }
 
 /// Index of the next instruction.
+Result<void> Machine::matrix_product(const Instruction& at) {
+  const int size = program_.subgroup_size;
+  const std::uint8_t* m = mask();
+  for (int first = 0; first < n_; first += size) {
+    const auto active = std::count(m + first, m + first + size, std::uint8_t{1});
+    if (active == 0) continue;
+    if (active != size) {
+      const int missing = static_cast<int>(std::find(m + first, m + first + size, std::uint8_t{0}) - m);
+      return fault(at, missing, "a matrix product that this lane does not reach");
+    }
+    multiply(code_.products[at.a], floats_.data(), n_, first);
+    ++counts_.multiplies;
+  }
+  return {};
+}
+
 Result<std::size_t> Machine::control(const Instruction& at, std::size_t next) {
   switch (at.code) {
     case Code::branch: {
@@ -351,6 +368,9 @@ Result<void> Machine::run(std::int64_t workgroup) {
       case Code::shuffle_xor:
         AICF_RETURN_IF_ERROR(shuffle(at));
         break;
+      case Code::multiply:
+        AICF_RETURN_IF_ERROR(matrix_product(at));
+        break;
       case Code::barrier:
         for (int t = 0; t < n_; ++t) {
           if (!mask()[t]) return fault(at, t, "a barrier that this thread does not reach");
@@ -398,12 +418,9 @@ Result<void> bind_buffers(const ThreadProgram& program, const Compiled& code, In
   return {};
 }
 
-}  // namespace
-}  // namespace interpreter
-
-Result<KernelCounts> interpret(const ThreadProgram& program, InterpreterInput& io) {
-  using namespace interpreter;
-  AICF_TRY(const Compiled code, compile(program, io.symbols));
+Result<KernelCounts> run_program(const ThreadProgram& program, const std::map<std::string, MatrixUnit>& units,
+                                 InterpreterInput& io) {
+  AICF_TRY(const Compiled code, compile(program, io.symbols, units));
   std::vector<GlobalBuffer> buffers;
   AICF_RETURN_IF_ERROR(bind_buffers(program, code, io, buffers));
   AICF_TRY(const std::int64_t workgroups, evaluate_int(program.workgroups, io.symbols));
@@ -420,6 +437,16 @@ Result<KernelCounts> interpret(const ThreadProgram& program, InterpreterInput& i
     counts.bytes_written[b.buffer().name] += b.written_elements * bytes;
   }
   return counts;
+}
+
+}  // namespace
+}  // namespace interpreter
+
+Result<KernelCounts> interpret(const ThreadProgram& program, InterpreterInput& io) {
+  using namespace interpreter;
+  if (!has_opaque_matrices(program.body)) return run_program(program, {}, io);
+  AICF_TRY(const LaidOut laid_out, lay_out(program, io.layout_seed));
+  return run_program(laid_out.program, laid_out.units, io);
 }
 
 }  // namespace aicf

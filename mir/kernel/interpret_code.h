@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mir/kernel/interpret_fragment.h"
 #include "mir/kernel/thread_program.h"
 
 namespace aicf::interpreter {
@@ -45,6 +46,7 @@ enum class Code : std::uint8_t {
   store_shared,  ///< a = access
   shuffle,       ///< dst = a of lane b (an int slot)
   shuffle_xor,   ///< dst = a of lane (own xor target)
+  multiply,      ///< a = product
   barrier,
 };
 
@@ -79,6 +81,7 @@ struct Compiled {
   std::vector<const ThreadStatement*> sites;
   std::vector<Access> accesses;
   std::vector<LoopBounds> loops;
+  std::vector<Product> products;
   std::uint32_t float_slots = 0, int_slots = 0;
   std::vector<std::pair<std::uint32_t, float>> float_constants;
   std::vector<std::pair<std::uint32_t, std::int32_t>> int_constants;
@@ -89,6 +92,8 @@ struct Compiled {
 };
 
 /// Errors: a program that no kernel may be (undeclared name, wrong bank, an index that is no integer).
-Result<Compiled> compile(const ThreadProgram& program, const std::map<std::string, std::int64_t>& symbols);
+/// `units` are layouts besides those of known units. The program has no opaque matrices.
+Result<Compiled> compile(const ThreadProgram& program, const std::map<std::string, std::int64_t>& symbols,
+                         const std::map<std::string, MatrixUnit>& units = {});
 
 }  // namespace aicf::interpreter

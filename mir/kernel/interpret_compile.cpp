@@ -34,8 +34,9 @@ bool is_narrow(DType type) {
 
 class Compiler {
  public:
-  Compiler(const ThreadProgram& program, const std::map<std::string, std::int64_t>& symbols)
-      : program_(program), symbols_(symbols) {}
+  Compiler(const ThreadProgram& program, const std::map<std::string, std::int64_t>& symbols,
+           const std::map<std::string, MatrixUnit>& units)
+      : program_(program), symbols_(symbols), units_(units) {}
 
   Result<Compiled> run() {
     out_.stored.assign(program_.buffers.size(), false);
@@ -341,6 +342,8 @@ class Compiler {
       case Kind::store_global:
       case Kind::store_shared:
         return compile_access(s);
+      case Kind::multiply:
+        return compile_multiply(s);
       case Kind::barrier:
         emit(Code::barrier);
         return {};
@@ -497,6 +500,29 @@ class Compiler {
     return {};
   }
 
+  Result<void> compile_multiply(const ThreadStatement& s) {
+    const auto drawn = units_.find(s.unit);
+    const MatrixUnit* unit = drawn == units_.end() ? matrix_unit(s.unit) : &drawn->second;
+    if (!unit) return malformed(fmt::format("unknown matrix unit '{}'", s.unit));
+    if (unit->lanes != program_.subgroup_size) return malformed(fmt::format("'{}' has other lanes", s.unit));
+    Product product = product_of(*unit);
+    const auto a = static_cast<std::size_t>(unit->a.registers()), b = static_cast<std::size_t>(unit->b.registers());
+    AICF_RETURN_IF_ERROR(check_names(s, static_cast<std::size_t>(unit->c.registers())));
+    if (s.exprs.size() != a + b) return malformed(fmt::format("{} operands, not {} and {}", s.exprs.size(), a, b));
+    for (std::size_t i = 0; i < s.exprs.size(); ++i) {
+      if (!s.exprs[i] || !is_float(s.exprs[i].type())) return malformed("an operand is no float");
+      AICF_TRY(const std::uint32_t slot, expression(s.exprs[i]));
+      (i < a ? product.a : product.b).slots.push_back(slot);
+    }
+    for (const std::string& n : s.names) {
+      AICF_TRY(const std::uint32_t slot, variable_read(Expr::value(n, DType::f32)));
+      product.c.slots.push_back(slot);
+    }
+    emit(Code::multiply).a = static_cast<std::uint32_t>(out_.products.size());
+    out_.products.push_back(std::move(product));
+    return {};
+  }
+
   /// Definite definitions made inside a body that may not run, or not by all threads, are not certain after it.
   std::map<std::string, bool> definitions() const {
     std::map<std::string, bool> result;
@@ -581,6 +607,7 @@ class Compiler {
 
   const ThreadProgram& program_;
   const std::map<std::string, std::int64_t>& symbols_;
+  const std::map<std::string, MatrixUnit>& units_;
   Compiled out_;
   const ThreadStatement* site_ = nullptr;
   std::unordered_map<std::string, Variable> variables_;
@@ -598,8 +625,9 @@ class Compiler {
 
 }  // namespace
 
-Result<Compiled> compile(const ThreadProgram& program, const std::map<std::string, std::int64_t>& symbols) {
-  return Compiler(program, symbols).run();
+Result<Compiled> compile(const ThreadProgram& program, const std::map<std::string, std::int64_t>& symbols,
+                         const std::map<std::string, MatrixUnit>& units) {
+  return Compiler(program, symbols, units).run();
 }
 
 }  // namespace aicf::interpreter

@@ -39,10 +39,12 @@ struct TileAxis {
   bool operator==(const TileAxis&) const = default;
 };
 
-enum class Space : std::uint8_t { registers, workgroup };
+enum class Space : std::uint8_t { registers, workgroup, fragment };
 
 /// A tile value. In `workgroup` space it is an array shared by the workgroup: row-major over `axes` with `row_padding`
-/// extra elements after each row of the last axis, and `distribution` is unused.
+/// extra elements after each row of the last axis, and `distribution` is unused. In `fragment` space it is made of opaque
+/// matrices (fragments.h) of the kind that `fragment` names ("m16n8k16.c"): axes are rows, columns; `distribution` spreads
+/// whole matrices over registers and subgroups; which lane holds which element of a matrix is unknown.
 struct KernelTile {
   std::string name;
   DType type = DType::f32;
@@ -50,6 +52,7 @@ struct KernelTile {
   Space space = Space::registers;
   Distribution distribution;
   std::int64_t row_padding = 0;
+  std::string fragment;  ///< fragment space only
 };
 
 /// A global buffer of the kernel. Element offsets are row-major over `shape`.
@@ -83,6 +86,9 @@ struct KernelOp {
     to_workgroup,    ///< workgroup tile `tile` = register tile value `source` (a store by every holder; replicated
                      ///< elements by one)
     from_workgroup,  ///< register tile `tile` = workgroup tile `source`
+    multiply,        ///< c[m, n] += a[m, k] * b[k, n] by the matrix unit `unit`: `tile` is c, `operands` are a and b; the sum
+                     ///< over k is accumulated in f32 in ascending order. Register tiles hold the unit's named fragments,
+                     ///< or all three are opaque fragments of its shape.
     barrier,
     loop,    ///< for `variable` from `begin` to `end` (exclusive) by `step`: body; variable is symbol(variable) inside
     branch,  ///< if `predicate` (uniform over the workgroup): body
@@ -99,6 +105,8 @@ struct KernelOp {
   std::vector<std::int64_t> lane_masks;      // cross: xor masks on the lane id
   std::vector<std::int64_t> subgroup_masks;  // cross: xor masks on the subgroup id
   std::map<std::string, Expr> bases;         // loop: base of an axis inside the body
+  std::string unit;                          // multiply
+  std::vector<std::string> operands;         // multiply: a, b
   KernelBody body;                           // loop, branch
   std::string note;                          // printed as a comment: "score", "update", "accumulate"
 };
@@ -120,12 +128,14 @@ struct Kernel {
   const KernelBuffer* buffer(const std::string& buffer_name) const;
 };
 
+/// What an operation is, in few words, for messages: "load q <- Q".
+std::string headline(const KernelOp& op);
 /// Loop-nest text ("for kv_tile in 0..n:", "load k …"), round-trips through parse_kernel.
 std::string to_string(const Kernel& kernel);
 Result<Kernel> parse_kernel(std::string_view text, std::string_view place = {});
 /// Every value is held where it is used (or deliverable: constant-lane broadcast, workgroup read behind a barrier), no
 /// barrier in a divergent place, tiles defined before use, distributions cover their tiles exactly, partial results closed
-/// by a cross before they are stored and never merged twice. Bases lie in the ranges of their axes (`Kernel::ranges`).
+/// by a cross before they are stored and never merged twice, no rule of matrix fragments broken (fragment_rules.h). Bases lie in the ranges of their axes (`Kernel::ranges`).
 Result<void> verify(const Kernel& kernel);
 
 }  // namespace aicf

@@ -289,7 +289,12 @@ class Parser {
       if (!text.empty()) return error(fmt::format("unexpected '{}'", text));
       return t;
     }
-    if (!take_word(text, "registers")) return error("expected 'registers' or 'workgroup'");
+    if (take_word(text, "fragment")) {
+      t.space = Space::fragment;
+      AICF_TRY(t.fragment, take_name(text));
+    } else if (!take_word(text, "registers")) {
+      return error("expected 'registers', 'workgroup' or 'fragment'");
+    }
     std::map<std::string, std::int64_t> natural;
     while (!text.empty()) {
       AICF_TRY(const std::string axis, take_name(text));
@@ -414,6 +419,7 @@ class Parser {
     if (take_word(text, "load")) return load(text);
     if (take_word(text, "store")) return store(text);
     if (take_word(text, "cross")) return cross(text);
+    if (take_word(text, "multiply")) return multiply(text);
     if (take_word(text, "for")) return loop(text);
     if (take_word(text, "if")) {
       op.kind = Kind::branch;
@@ -496,6 +502,24 @@ class Parser {
       AICF_TRY(rule.value, expression(part.substr(1), tiles_first, sides));
       op.merge.push_back(std::move(rule));
     }
+    return op;
+  }
+
+  /// "c += a * b unit NAME", with "multiply" already taken.
+  Result<KernelOp> multiply(std::string_view text) const {
+    KernelOp op;
+    op.kind = KernelOp::Kind::multiply;
+    op.operands.resize(2);
+    AICF_TRY(op.tile, take_name(text));
+    if (!text.starts_with("+=")) return error("expected '+=' after the tile");
+    text.remove_prefix(2);
+    AICF_TRY(op.operands[0], take_name(text));
+    if (!text.starts_with('*')) return error("expected '*' after the first operand");
+    text.remove_prefix(1);
+    AICF_TRY(op.operands[1], take_name(text));
+    if (!take_word(text, "unit")) return error("expected 'unit name' after the operands");
+    AICF_TRY(op.unit, take_name(text));
+    if (!text.empty()) return error(fmt::format("unexpected '{}'", text));
     return op;
   }
 

@@ -128,7 +128,7 @@ Vocabulary vocabulary_of(const Kernel& kernel) {
 }
 
 bool is_keyword(const std::string& word) {
-  static constexpr std::array<std::string_view, 17> words{"load", "store",   "cross",  "stage",  "fetch", "barrier",
+  static constexpr std::array<std::string_view, 18> words{"multiply", "load", "store",   "cross",  "stage",  "fetch", "barrier",
                                                           "for",  "if",      "base",   "buffer", "tile",  "range",
                                                           "axes", "symbols", "kernel", "else",   "width"};
   return std::ranges::find(words, word) != words.end();
@@ -209,7 +209,7 @@ class Printer {
       if (t.row_padding != 0) result += fmt::format(" pad {}", t.row_padding);
       return result;
     }
-    result += " registers";
+    result += t.space == Space::fragment ? " fragment " + quoted(t.fragment) : " registers";
     std::map<std::string, std::int64_t> natural;
     const std::vector<Factor>& factors = t.distribution.factors;
     for (std::size_t i = 0; i < factors.size(); ++i) {
@@ -264,6 +264,10 @@ class Printer {
         return fmt::format("stage {} <- {}", quoted(op.tile), quoted(op.source));
       case KernelOp::Kind::from_workgroup:
         return fmt::format("fetch {} <- {}", quoted(op.tile), quoted(op.source));
+      case KernelOp::Kind::multiply:
+        AICF_CHECK(op.operands.size() == 2, "a product of " + std::to_string(op.operands.size()) + " operands");
+        return fmt::format("multiply {} += {} * {} unit {}", quoted(op.tile), quoted(op.operands[0]),
+                           quoted(op.operands[1]), quoted(op.unit));
       case KernelOp::Kind::barrier:
         return "barrier";
       case KernelOp::Kind::loop: {

@@ -8,6 +8,7 @@
 
 #include "mir/kernel/distribution.h"
 #include "mir/kernel/expand_plan.h"
+#include "mir/kernel/fragment_rules.h"
 
 namespace aicf {
 namespace {
@@ -64,32 +65,6 @@ class Verifier {
                      op_ ? fmt::format("kernel {}: {}", kernel_.name, headline(*op_)) : "kernel " + kernel_.name);
   }
 
-  static std::string headline(const KernelOp& op) {
-    switch (op.kind) {
-      case Kind::load:
-        return fmt::format("load {} <- {}", op.tile, op.buffer);
-      case Kind::store:
-        return fmt::format("store {} <- {}", op.buffer, op.tile);
-      case Kind::compute:
-        return op.tile + " =";
-      case Kind::reduce:
-        return fmt::format("{} {}=", op.tile, name(op.reduce));
-      case Kind::cross:
-        return "cross";
-      case Kind::to_workgroup:
-        return fmt::format("stage {} <- {}", op.tile, op.source);
-      case Kind::from_workgroup:
-        return fmt::format("fetch {} <- {}", op.tile, op.source);
-      case Kind::barrier:
-        return "barrier";
-      case Kind::loop:
-        return "for " + op.variable;
-      case Kind::branch:
-        return "if";
-    }
-    return "operation";
-  }
-
   Result<void> declarations() {
     if (!power_of_two(kernel_.subgroup_size) || !power_of_two(kernel_.subgroups)) {
       return error(
@@ -110,8 +85,10 @@ class Verifier {
     for (const KernelTile& t : kernel_.tiles) {
       if (!tiles_.emplace(t.name, &t).second) return error(fmt::format("tile '{}' is declared twice", t.name));
       AICF_RETURN_IF_ERROR(extents(t));
-      if (t.space != Space::registers) continue;
-      const Result<void> covered = covers(t, kernel_.subgroup_size, kernel_.subgroups);
+      if (t.space == Space::workgroup) continue;
+      const Result<void> covered = t.space == Space::fragment
+                                       ? check_opaque_tile(kernel_, t)
+                                       : covers(t, kernel_.subgroup_size, kernel_.subgroups);
       if (!covered) return error(covered.error().text());
     }
     return {};
@@ -162,9 +139,17 @@ class Verifier {
   Result<const KernelTile*> register_tile(const std::string& name) const {
     const KernelTile* tile = find(name);
     if (!tile) return error(fmt::format("there is no tile '{}'", name));
+    if (tile->space == Space::fragment) return error(opaque_refusal("an operation by element", *tile));
     if (tile->space != Space::registers) return error(fmt::format("tile '{}' is in workgroup memory", name));
     return tile;
   }
+
+  bool opaque(const std::string& name) const {
+    const KernelTile* tile = find(name);
+    return tile && tile->space == Space::fragment;
+  }
+
+  Result<void> passed(const Result<void>& rule) const { return rule ? rule : error(rule.error().text()); }
 
   /// The operands of `e` can be delivered at the elements of `space`, are defined, and are visible. Adds their partial
   /// bits.
@@ -202,6 +187,7 @@ class Verifier {
       }
     }
     if (tile.space == Space::workgroup) return {};
+    if (tile.space == Space::fragment) return error(opaque_refusal("a read by element", tile));
     const Result<FetchPlan> plan = plan_fetch(tile, space);
     if (!plan) return error(plan.error().message);
     return {};
@@ -210,7 +196,7 @@ class Verifier {
   Result<void> readable(const KernelTile& tile, Flow& flow) const {
     if (!flow.defined.contains(tile.name))
       return error(fmt::format("tile '{}' is read before it is defined on every path", tile.name));
-    if (tile.space == Space::registers) return {};
+    if (tile.space != Space::workgroup) return {};
     if (flow.written.contains(tile.name))
       return error(fmt::format("a barrier is missing between writing and reading workgroup tile '{}'", tile.name));
     flow.read.insert(tile.name);
@@ -257,6 +243,7 @@ class Verifier {
   }
 
   Result<void> load(const KernelOp& op, Flow& flow) {
+    if (opaque(op.tile)) return whole_matrices(op, flow);
     AICF_TRY(const KernelTile* tile, register_tile(op.tile));
     PartialBits partial;
     AICF_TRY([[maybe_unused]] const KernelBuffer* buffer, accessed(op, *tile, flow, partial));
@@ -266,6 +253,7 @@ class Verifier {
   }
 
   Result<void> store(const KernelOp& op, Flow& flow) {
+    if (opaque(op.tile)) return whole_matrices(op, flow);
     AICF_TRY(const KernelTile* tile, register_tile(op.tile));
     PartialBits partial;
     AICF_TRY(const KernelBuffer* buffer, accessed(op, *tile, flow, partial));
@@ -278,7 +266,54 @@ class Verifier {
     return {};
   }
 
+  /// A load or store of opaque fragments.
+  Result<void> whole_matrices(const KernelOp& op, Flow& flow) {
+    const auto found = buffers_.find(op.buffer);
+    if (found == buffers_.end()) return error(fmt::format("there is no buffer '{}'", op.buffer));
+    if (op.index.size() != found->second->shape.size())
+      return error(fmt::format("{} indices for {} dimensions of '{}'", op.index.size(), found->second->shape.size(),
+                               op.buffer));
+    for (const Expr& i : op.index) {
+      if (!is_integer(i.type())) return error("an index is not an integer");
+      AICF_RETURN_IF_ERROR(known_symbols(i, "an index"));
+    }
+    const Result<MatrixAddress> address = matrix_address(kernel_, op);
+    if (!address) return error(address.error().text());
+    if (op.kind == Kind::load) {
+      define(flow, op.tile, {});
+      return {};
+    }
+    if (!found->second->written) return error(fmt::format("buffer '{}' is not declared as written", op.buffer));
+    return readable(*find(op.tile), flow);
+  }
+
+  Result<void> opaque_map(const KernelOp& op, Flow& flow) {
+    const KernelTile& tile = *find(op.tile);
+    AICF_RETURN_IF_ERROR(typed(op.expr, tile));
+    AICF_RETURN_IF_ERROR(known_symbols(op.expr, "the value"));
+    AICF_RETURN_IF_ERROR(passed(check_opaque_map(kernel_, op)));
+    for (const std::string& value : values_of(op.expr)) {
+      AICF_RETURN_IF_ERROR(readable(*find(value), flow));
+      if (flow.partial.contains(value))
+        return error(fmt::format("'{}' is a partial result, which differs between lanes", value));
+    }
+    define(flow, op.tile, {});
+    return {};
+  }
+
+  Result<void> multiply(const KernelOp& op, Flow& flow) {
+    const Result<MatrixProduct> product = matrix_product(kernel_, op);
+    if (!product) return error(product.error().text());
+    for (const KernelTile* tile : {product->a, product->b, product->c}) {
+      AICF_RETURN_IF_ERROR(readable(*tile, flow));
+      if (flow.partial.contains(tile->name))
+        return error(fmt::format("'{}' is a partial result; a cross is missing", tile->name));
+    }
+    return {};
+  }
+
   Result<void> compute(const KernelOp& op, Flow& flow) {
+    if (opaque(op.tile)) return opaque_map(op, flow);
     AICF_TRY(const KernelTile* tile, register_tile(op.tile));
     AICF_RETURN_IF_ERROR(typed(op.expr, *tile));
     PartialBits partial;
@@ -296,6 +331,11 @@ class Verifier {
   }
 
   Result<void> reduce(const KernelOp& op, Flow& flow) {
+    std::set<std::string> named = op.expr ? values_of(op.expr) : std::set<std::string>();
+    named.insert(op.tile);
+    for (const std::string& name : named) {
+      if (opaque(name)) return error(opaque_refusal("row reduction", *find(name)));
+    }
     AICF_TRY(const KernelTile* tile, register_tile(op.tile));
     AICF_RETURN_IF_ERROR(typed(op.expr, *tile));
     if (op.reduce == ReduceOp::none) return error("the reduction is not named");
@@ -389,7 +429,11 @@ class Verifier {
   Result<void> move(const KernelOp& op, Flow& flow) {
     const bool writes = op.kind == Kind::to_workgroup;
     const std::string& array_name = writes ? op.tile : op.source;
-    AICF_TRY(const KernelTile* tile, register_tile(writes ? op.source : op.tile));
+    const std::string& held = writes ? op.source : op.tile;
+    const KernelTile* tile = find(held);
+    if (!opaque(held)) {
+      AICF_TRY(tile, register_tile(held));
+    }
     const KernelTile* array = find(array_name);
     if (!array || array->space != Space::workgroup)
       return error(fmt::format("there is no workgroup tile '{}'", array_name));
@@ -464,6 +508,8 @@ class Verifier {
       case Kind::to_workgroup:
       case Kind::from_workgroup:
         return move(op, flow);
+      case Kind::multiply:
+        return multiply(op, flow);
       case Kind::barrier:
         barrier(flow);
         return {};

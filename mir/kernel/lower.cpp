@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <set>
 
+#include "mir/kernel/expand_plan.h"
 #include "mir/kernel/lowering.h"
 #include "mir/support/contains.h"
 
@@ -18,6 +20,18 @@ std::int64_t tile_extent(const Schedule& schedule, const std::string& axis) {
 namespace lowering {
 
 namespace {
+
+// Device integers have 32 bits: the extremes of i64 (neutral elements of min and max) become theirs, as at upload.
+Expr in_device_range(const Expr& e) {
+  return rewrite(e, [](const Expr& x) -> Expr {
+    if (!x.is_constant() || !is_integer(x.type())) return {};
+    if (x.int_number() == std::numeric_limits<std::int64_t>::max())
+      return Expr::integer(std::numeric_limits<std::int32_t>::max(), x.type());
+    if (x.int_number() == std::numeric_limits<std::int64_t>::min())
+      return Expr::integer(std::numeric_limits<std::int32_t>::min(), x.type());
+    return {};
+  });
+}
 
 void flatten_product(const Expr& e, std::vector<Expr>& factors) {
   if (e.op() == Op::mul) {
@@ -214,7 +228,7 @@ void Lowering::compute(KernelBody& body, const std::string& name, DType type, co
                        const Expr& e, const std::string& note) {
   std::set<std::string> own(axes.begin(), axes.end());
   std::erase_if(own, [&](const std::string& a) { return tile(a) == 1; });
-  Expr value = hoist(body, e, own);
+  Expr value = hoist(body, in_device_range(e), own);
   declare(name, type, axes);
   KernelOp op;
   op.kind = KernelOp::Kind::compute;
@@ -231,7 +245,7 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
   std::set<std::string> all(axes.begin(), axes.end());
   all.insert(over.begin(), over.end());
   std::erase_if(all, [&](const std::string& a) { return tile(a) == 1; });
-  Expr value = hoist_args(body, e, all);
+  Expr value = hoist_args(body, in_device_range(e), all);
   // An axis that no operand has (counting) gets a tile that says which coordinates this thread has.
   std::vector<std::string> bare;
   for (const std::string& a : over) {
@@ -268,7 +282,43 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
   op.expr = value;
   op.over = over;
   op.note = note;
-  body.push_back(op);
+  // Operands that were spread over lanes for their delivery leave partial results of their own: closed at once. What the
+  // schedule spreads is closed after the loop.
+  KernelOp close;
+  close.kind = KernelOp::Kind::cross;
+  if (auto space = reduction_space(kernel_, op)) {
+    for (const CoordinateSpace::Slot& slot : space->slots) {
+      if (!contains(over, slot.axis)) continue;
+      for (const Factor& f : slot.threads) {
+        auto planned = spread_.find(slot.axis);
+        if (planned != spread_.end() && contains(planned->second, f)) continue;
+        for (std::int64_t bit = 1; bit < f.size; bit *= 2)
+          (f.level == Level::lane ? close.lane_masks : close.subgroup_masks).push_back(bit * f.position);
+      }
+    }
+  }
+  if (close.lane_masks.empty() && close.subgroup_masks.empty()) {
+    body.push_back(op);
+  } else {
+    const std::string part = name + "_part";
+    const DType type = kernel_.tile(name).type;
+    declare(part, type, axes);
+    KernelOp start;
+    start.kind = KernelOp::Kind::compute;
+    start.tile = part;
+    start.expr = neutral(reduce_op, type);
+    body.push_back(start);
+    op.tile = part;
+    body.push_back(op);
+    close.states = {part};
+    close.merge = {{part, combine(reduce_op, Expr::value("a." + part, type), Expr::value("b." + part, type))}};
+    body.push_back(close);
+    KernelOp join;
+    join.kind = KernelOp::Kind::compute;
+    join.tile = name;
+    join.expr = combine(reduce_op, Expr::value(name, type), Expr::value(part, type));
+    body.push_back(join);
+  }
   forget_temps_of(name);
 }
 

@@ -67,6 +67,10 @@ bool worth_a_name(const Expr& e) {
 Result<void> can_emit(const ThreadProgram& program) {
   const auto check = [&](const auto& self, const ThreadBody& body) -> Result<void> {
     for (const ThreadStatement& s : body) {
+      if (s.kind == Kind::multiply || !s.fragment.empty()) {
+        return unsupported(fmt::format("no emitter prints matrix units yet, in '{}'", statement_text(s)),
+                           fmt::format("kernel '{}'", program.name));
+      }
       for (const Expr& root : expressions_of(s)) {
         std::optional<std::int64_t> large;
         for_each(root, [&](const Expr& e) {

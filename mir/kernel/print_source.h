@@ -31,7 +31,8 @@ enum class Precedence {
   primary
 };
 
-/// What every printer needs of a program: integer constants of 32 bits. Error: unsupported, naming the statement.
+/// What every printer needs of a program: integer constants of 32 bits, no matrix unit. Error: unsupported, naming the
+/// statement.
 Result<void> can_emit(const ThreadProgram& program);
 
 class SourcePrinter {

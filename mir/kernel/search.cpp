@@ -459,7 +459,9 @@ Result<std::vector<Schedule>> enumerate_schedules(const StreamingRegion& region,
   AICF_RETURN_IF_ERROR(apply_forced(region, out, forced));
   if (out.size() > space.most) out.resize(space.most);
   if (out.empty())
-    return unsupported(forced.empty() ? "no schedule holds its states and operands on chip" : "no schedule has the forced choices", region.name);
+    return unsupported(
+        forced.empty() ? "no schedule holds its states and operands on chip" : "no schedule has the forced choices",
+        region.name);
   return out;
 }
 

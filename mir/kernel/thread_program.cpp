@@ -23,6 +23,14 @@ std::string access_text(const ThreadStatement& s, std::size_t width) {
   return fmt::format("{}[{} ..+ {}]", s.buffer, to_string(s.index), width);
 }
 
+/// " fragment m16n8k16.c" after the type or the access.
+std::string fragment_text(const ThreadStatement& s) {
+  if (s.fragment.empty()) return {};
+  std::string text = " fragment " + s.fragment;
+  if (s.row_stride) text += fmt::format(" rows {} columns {}", to_string(s.row_stride), to_string(s.column_stride));
+  return text;
+}
+
 std::string condition_text(const ThreadStatement& s) {
   std::string text;
   if (s.predicate) text += " where " + to_string(s.predicate);
@@ -49,7 +57,7 @@ std::string statement_text(const ThreadStatement& s) {
   using Kind = ThreadStatement::Kind;
   switch (s.kind) {
     case Kind::declare: {
-      const std::string head = fmt::format("{} {}", name(s.type), joined(s.names));
+      const std::string head = fmt::format("{}{} {}", name(s.type), fragment_text(s), joined(s.names));
       return s.exprs.empty() || !s.exprs[0] ? head : head + " = " + joined(s.exprs);
     }
     case Kind::assign:
@@ -57,14 +65,14 @@ std::string statement_text(const ThreadStatement& s) {
     case Kind::load_global:
     case Kind::load_shared: {
       const char* space = s.kind == Kind::load_global ? "global" : "shared";
-      return fmt::format("{} = load {} {}{}", joined(s.names), space, access_text(s, s.names.size()),
-                         condition_text(s));
+      return fmt::format("{} = load {} {}{}{}", joined(s.names), space, access_text(s, s.names.size()),
+                         fragment_text(s), condition_text(s));
     }
     case Kind::store_global:
     case Kind::store_shared: {
       const char* space = s.kind == Kind::store_global ? "global" : "shared";
-      return fmt::format("store {} {} = {}{}", space, access_text(s, s.exprs.size()), joined(s.exprs),
-                         condition_text(s));
+      return fmt::format("store {} {}{} = {}{}", space, access_text(s, s.exprs.size()), fragment_text(s),
+                         joined(s.exprs), condition_text(s));
     }
     case Kind::shuffle:
       return fmt::format("{} {} = shuffle({}, lane {})", name(s.type), joined(s.names), joined(s.exprs),
@@ -81,6 +89,8 @@ std::string statement_text(const ThreadStatement& s) {
       return fmt::format("if {}{}", s.uniform ? "uniform " : "", to_string(s.predicate));
     case Kind::comment:
       return "# " + s.text;
+    case Kind::multiply:
+      return fmt::format("({}) += {}({}){}", joined(s.names), s.unit, joined(s.exprs), fragment_text(s));
   }
   AICF_BUG("unknown kind of thread statement");
 }

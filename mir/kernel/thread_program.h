@@ -32,6 +32,9 @@ struct ThreadStatement {
     loop,          ///< for (variable = begin; variable < end; variable += step) body; bounds uniform
     branch,        ///< if (predicate) body; `uniform` says the condition is the same for the whole workgroup
     comment,       ///< text for the reader of the source
+    multiply,      ///< names += product of exprs by matrix unit `unit`, all lanes of a subgroup together: names are the
+                   ///< registers of c, exprs those of a and then b, in the order of the unit's distributions; with
+                   ///< `fragment` (c's kind) they are one opaque matrix each
   };
   Kind kind = Kind::declare;
   DType type = DType::f32;
@@ -46,6 +49,12 @@ struct ThreadStatement {
   bool uniform = false;
   ThreadBody body;
   std::string text;
+  std::string unit;  ///< multiply: "m16n8k16"
+  /// declare, assign, load_*, store_*: the names, and the fragments that values name, are opaque matrices of this kind
+  /// ("m16n8k16.c"). assign works element by element; loads and stores move element (r, c) at index + r · row_stride +
+  /// c · column_stride; their index and strides are the same in all lanes.
+  std::string fragment;
+  Expr row_stride, column_stride;
 };
 
 struct SharedArray {
@@ -75,12 +84,15 @@ std::string to_string(const ThreadProgram& program);
 struct KernelCounts {
   std::map<std::string, std::uint64_t> bytes_read, bytes_written;  ///< per buffer, device storage bytes
   std::uint64_t barriers = 0, shuffles = 0, shared_loads = 0, shared_stores = 0;
+  std::uint64_t multiplies = 0;  ///< matrix products, per subgroup
 };
 
 /// Buffers as float64 words per element (exact for f32 and i32), by name; sizes = product of the shape.
 struct InterpreterInput {
   std::map<std::string, std::vector<double>> buffers;
   std::map<std::string, std::int64_t> symbols;
+  std::uint64_t layout_seed = 0;  ///< decides where opaque matrices keep their elements; a right program gives the same
+                                  ///< results for every seed
 };
 /// Runs every work item; arithmetic is rounded to each expression's type (f32 by default), so results are those of a
 /// device with IEEE f32. Errors (run_failure) name statement, workgroup and thread: a variable read before it is defined,

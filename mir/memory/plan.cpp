@@ -284,6 +284,8 @@ class Planner {
         a.reads = {placed(op.source)};
         return {};
       }
+      case KernelOp::Kind::multiply:
+        return unsupported("a matrix product has no placement yet", kernel_->name);
       case KernelOp::Kind::barrier:
         add(Kind::barrier);
         return {};

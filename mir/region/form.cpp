@@ -301,8 +301,6 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
     return std::unexpected(
         Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
-  if (members.size() > 1 && std::ranges::any_of(region.axes, [](const Axis& a) { return a.extent.is_constant(0); }))
-    return std::unexpected(Failure{refusal(members, "empty axis", "an axis of the region has no element: nothing to stream"), -1});
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
     bool contracts = false, reduces_any = false, full = false;
@@ -377,11 +375,12 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           said.push_back({planned->region.origin, "capacity", together.error().message});
           break;
         }
-        double apart = joins && options_.fuse ? cost_apart(root, members) : *together;
+        // Weighing a region takes others apart, which are not weighed again.
+        double apart = joins && options_.fuse && refusals ? cost_apart(root, members) : *together;
         if (apart < *together) {
-          said.push_back({planned->region.origin, "cost",
-                          fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together,
-                                      apart)});
+          said.push_back(
+              {planned->region.origin, "cost",
+               fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart)});
           break;
         }
       }

@@ -15,17 +15,6 @@ import sysconfig
 import tempfile
 import time
 
-PACKAGES = {  # what pip installs, with the options it needs
-    "ort-webgpu": [["onnxruntime"], ["onnxruntime-ep-webgpu"]],
-    "ort-ggml": [["onnxruntime"], ["--no-deps", "onnxruntime-ggml"]],
-    "iree-vulkan": [["iree-base-compiler[onnx]"], ["iree-base-runtime"]],
-}
-TITLES = {
-    "ort-webgpu": "ONNX Runtime, WebGPU",
-    "ort-ggml": "ONNX Runtime, ggml",
-    "iree-vulkan": "IREE Vulkan",
-}
-
 
 class OnnxRuntime:
     """A session with every node on the given provider; inputs are uploaded with each run."""
@@ -76,7 +65,8 @@ class Iree:
         loaded = [context.modules[name] for name in context.modules.keys() if name != "hal"]
         names = [f for f in loaded[-1].vm_module.function_names if not f.startswith("__") and not f.endswith("$async")]
         self.function = loaded[-1][names[0]]
-        self.arguments = [rt.asdevicearray(context.config.device, page_aligned(x)) for x in inputs.values()]
+        self.device, self.staging = context.config.device, None
+        self.arguments = [rt.asdevicearray(self.device, x) for x in inputs.values()]
         from importlib.metadata import version
 
         self.notes = f"iree-base-compiler {version('iree-base-compiler')}"
@@ -90,18 +80,26 @@ class Iree:
             raise RuntimeError(f"{name}: {(errors or ['failed'])[0][:200]}")
 
     def run(self):
-        return self.function(*self.arguments).to_host()
+        """The output in host memory. DeviceArray.to_host() cannot be used: it imports memory that is not page-aligned."""
+        import iree.runtime as rt
 
-
-def page_aligned(x):
-    """A copy that starts on a page: the Vulkan allocator imports host memory and takes no other."""
-    import numpy
-
-    room = numpy.empty(x.nbytes + 4096, numpy.uint8)
-    start = -room.ctypes.data % 4096
-    copy = room[start : start + x.nbytes].view(x.dtype).reshape(x.shape)
-    copy[...] = x
-    return copy
+        result = self.function(*self.arguments)
+        source = result._buffer_view.get_buffer()
+        if self.staging is None:
+            self.staging = self.device.allocator.allocate_buffer(
+                memory_type=int(rt.MemoryType.HOST_LOCAL | rt.MemoryType.DEVICE_VISIBLE),
+                allowed_usage=int(rt.BufferUsage.TRANSFER_TARGET | rt.BufferUsage.MAPPING_SCOPED),
+                allocation_size=source.byte_length(),
+            )
+        done = self.device.create_semaphore(0)
+        self.device.queue_copy(
+            source,
+            self.staging,
+            wait_semaphores=rt.HalFence.create_at(done, 0),
+            signal_semaphores=rt.HalFence.create_at(done, 1),
+        )
+        rt.HalFence.create_at(done, 1).wait()
+        return self.staging.map().asarray(result.shape, result.dtype)
 
 
 def make(name, model, inputs):

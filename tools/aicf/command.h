@@ -20,8 +20,8 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string model;
-  std::vector<std::string> devices, targets, forced, bind;
-  std::string inputs, outputs, expect, output, stage = "all", region, against;
+  std::vector<std::string> devices, targets, forced, bind, inputs;
+  std::string outputs, expect, output, stage = "all", region, against;
   std::string fusion = "on", optimize_for = "throughput", cache = "on";
   std::uint64_t seed = 1, max_memory = 0;
   int repetitions = 10;
@@ -50,6 +50,11 @@ struct LoadedModel {
   std::string inputs_from;  ///< "values from seed 1" or the file
 };
 
+/// Tensors of .npz, .npy and ONNX .pb files. A .pb file without a name inside takes the name of the input at its place in
+/// the list (`names`).
+Result<NamedTensors> read_inputs(const std::vector<std::string>& paths, const std::vector<std::string>& names);
+/// .npz; .npy or .pb where there is one output.
+Result<void> write_outputs(const std::string& path, const NamedTensors& outputs);
 /// --bind NAME=VALUE entries.
 Result<std::map<std::string, std::int64_t>> bindings(const Options& options);
 /// The model with its dims bound by the given inputs or --bind; inputs from the file or made from the seed.

@@ -51,6 +51,37 @@ Result<std::map<std::string, std::int64_t>> bindings(const Options& options) {
   return out;
 }
 
+Result<NamedTensors> read_inputs(const std::vector<std::string>& paths, const std::vector<std::string>& names) {
+  NamedTensors out;
+  std::size_t position = 0;
+  for (const std::string& path : paths) {
+    if (!path.ends_with(".pb")) {
+      AICF_TRY(NamedTensors some, read_tensors(path));
+      out.insert(some.begin(), some.end());
+      continue;
+    }
+    AICF_TRY(auto named, read_tensor_pb(path));
+    if (named.first.empty()) {
+      if (position >= names.size()) return bad_input("the tensor has no name and there are no more inputs", path);
+      named.first = names[position];
+    }
+    ++position;
+    out[named.first] = std::move(named.second);
+  }
+  return out;
+}
+
+Result<void> write_outputs(const std::string& path, const NamedTensors& outputs) {
+  const bool pb = path.ends_with(".pb"), npy = path.ends_with(".npy");
+  if (!pb && !npy) return write_npz(path, outputs);
+  if (outputs.size() != 1)
+    return bad_input(
+        fmt::format("there are {} outputs, a {} file holds one: write an .npz", outputs.size(), pb ? ".pb" : ".npy"),
+        path);
+  const auto& [name, tensor] = *outputs.begin();
+  return pb ? write_tensor_pb(path, name, tensor) : write_npy(path, tensor);
+}
+
 Result<Place> open_place(const std::string& id) {
   Place place{id, id == "reference", nullptr, {}};
   if (place.reference) return place;
@@ -72,10 +103,12 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
   ImportOptions import{bound};
   AICF_TRY(out.model, load_model(options.model, import));
   if (!options.inputs.empty()) {
-    AICF_TRY(NamedTensors given, read_tensors(options.inputs));
+    std::vector<std::string> names;
+    for (const SemanticInput& i : out.model.semantic.inputs) names.push_back(i.name);
+    AICF_TRY(NamedTensors given, read_inputs(options.inputs, names));
     for (const SemanticInput& i : out.model.semantic.inputs)
       if (auto it = given.find(i.name); it != given.end()) out.inputs.insert(*it);
-    out.inputs_from = options.inputs;
+    out.inputs_from = fmt::format("{}", fmt::join(options.inputs, ", "));
     AICF_TRY(out.symbols, bind_symbols(out.model, out.inputs));
   }
   out.symbols.insert(bound.begin(), bound.end());
@@ -98,7 +131,7 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     }
     if (out.inputs.contains(i.name)) continue;
     if (!options.inputs.empty())
-      return bad_input(fmt::format("{} has no array for the input '{}'", options.inputs, i.name));
+      return bad_input(fmt::format("{} has no array for the input '{}'", out.inputs_from, i.name));
     AICF_TRY([[maybe_unused]] std::int64_t elements, checked_size(i.type, shape));
     out.inputs[i.name] = make_tensor(i.type, shape, bits);
     made = true;

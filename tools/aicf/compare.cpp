@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
 
 #include "mir/kernel/search.h"
@@ -66,18 +67,31 @@ Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Optio
   return f;
 }
 
-void print_found(const LoadedModel& loaded, const CompiledModel& compiled) {
+// The last path component of each node's name.
+std::string short_origin(const std::vector<std::string>& origin) {
+  std::string out;
+  for (const std::string& o : origin) out += (out.empty() ? "" : ", ") + o.substr(o.rfind('/') + 1);
+  return out;
+}
+
+// Models are often called model.onnx: then the folder names them.
+std::string shown_name(const std::string& path, const std::string& stem) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path().filename();
+  return stem == "model" && !folder.empty() ? folder.string() : stem;
+}
+
+void print_found(const LoadedModel& loaded, const CompiledModel& compiled, const std::string& path) {
   std::map<std::string, int> kinds;
   for (const CompiledRegion& r : compiled.regions) ++kinds[std::string(name(r.region.kind))];
   std::string regions;
   for (const auto& [kind, n] : kinds) regions += fmt::format("{}{} {}", regions.empty() ? "" : ", ", n, kind);
-  fmt::print("{}: {} operations become {} regions: {}\n", loaded.model.name, loaded.model.semantic.nodes.size(),
-             compiled.regions.size(), regions);
+  fmt::print("{}: {} operations become {} regions: {}\n", shown_name(path, loaded.model.name),
+             loaded.model.semantic.nodes.size(), compiled.regions.size(), regions);
   for (const CompiledRegion& r : compiled.regions) {
     if (!r.region.roles) continue;
     const AttentionRoles& roles = *r.region.roles;
     fmt::print("found    {}: q = {}, k = {}, v = {}\n         scale {}, mask {}\n         from {}\n", r.region.name,
-               roles.q, roles.k, roles.v, roles.scale, roles.mask, fmt::join(r.region.origin, ", "));
+               roles.q, roles.k, roles.v, roles.scale, roles.mask, short_origin(r.region.origin));
     for (const Stream& s : r.chosen.scheduled.region.streams) {
       fmt::print("derived  one pass over {}; states", s.axis);
       for (const StateDecl& d : s.states) fmt::print(" {}[{}]", d.name, fmt::join(d.axes, ", "));
@@ -124,7 +138,7 @@ Result<int> compare_plans(const Options& given) {
       report.push_back({{"device", id}, {"fused", figures(fused)}, {"unfused", figures(unfused)}});
       continue;
     }
-    if (!said) print_found(loaded, compiled);
+    if (!said) print_found(loaded, compiled, options.model);
     said = true;
     fmt::print("\n{} ({}, {})\n", id, place.device->info().name, place.target.model.title);
     for (const CompiledRegion& r : compiled.regions) {

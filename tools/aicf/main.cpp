@@ -26,7 +26,9 @@ void add_choices(CLI::App* app, Options& o) {
 }
 
 void add_values(CLI::App* app, Options& o) {
-  app->add_option("--inputs", o.inputs, ".npz or .npy; without it values are made from the seed");
+  app->add_option("--inputs", o.inputs, ".npz, .npy or ONNX .pb file, several allowed; without it values are made")
+      ->expected(1)
+      ->take_all();
   app->add_option("--seed", o.seed, "seed of made values");
   app->add_option("--max-memory", o.max_memory, "bytes a run may take on a device")->transform(CLI::AsSizeValue(false));
 }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "tools/aicf/report.h"
 
@@ -52,7 +53,10 @@ Result<int> run_package(const Options& options) {
     return unsupported(fmt::format("the package holds kernels for {}, none runs on '{}'", held, options.devices[0]));
   NamedTensors given, inputs;
   if (!options.inputs.empty()) {
-    AICF_TRY(given, read_tensors(options.inputs));
+    std::vector<std::string> names;
+    for (const BufferPlan& b : program->buffers)
+      if (b.kind == BufferPlan::Kind::input) names.push_back(b.name);
+    AICF_TRY(given, read_inputs(options.inputs, names));
   }
   std::map<std::string, std::int64_t> symbols;
   AICF_TRY(symbols, bindings(options));
@@ -76,7 +80,7 @@ Result<int> run_package(const Options& options) {
   RunOptions run;
   run.max_memory = options.max_memory;
   AICF_TRY(RunResult result, executor->run(inputs, symbols, run));
-  if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_npz(options.outputs, result.outputs));
+  if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_outputs(options.outputs, result.outputs));
   if (options.json) {
     fmt::print("{}\n", Json{{"device", options.devices[0]},
                             {"target", program->target},
@@ -100,7 +104,7 @@ Result<int> run(const Options& given) {
   AICF_TRY(LoadedModel loaded, load(options, true));
   AICF_TRY(Place place, open_place(options.devices[0]));
   AICF_TRY(Outcome outcome, run_at(place, loaded, options, options.fusion == "on"));
-  if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_npz(options.outputs, outcome.outputs));
+  if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_outputs(options.outputs, outcome.outputs));
   if (options.json) {
     Json j{{"device", place.id},
            {"inputs", loaded.inputs_from},

@@ -397,7 +397,12 @@ TEST_F(Onnx, TensorFiles) {
   std::ofstream(path("x.pb"), std::ios::binary) << t.SerializeAsString();
   const auto read = read_tensor_pb(path("x.pb"));
   ASSERT_TRUE(read.has_value()) << read.error().text();
-  expect_near(*read, {2}, {1, 2});
+  expect_near(read->second, {2}, {1, 2});
+  ASSERT_TRUE(write_tensor_pb(path("y.pb"), "y", read->second).has_value());
+  const auto again = read_tensor_pb(path("y.pb"));
+  ASSERT_TRUE(again.has_value()) << again.error().text();
+  EXPECT_EQ(again->first, "y");
+  expect_near(again->second, {2}, {1, 2});
   t.add_dims(3);
   std::ofstream(path("x.pb"), std::ios::binary) << t.SerializeAsString();
   EXPECT_THAT(read_tensor_pb(path("x.pb")).error().text(), HasSubstr("2 values in float_data, its shape needs 6"));

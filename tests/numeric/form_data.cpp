@@ -1,0 +1,196 @@
+#include "tests/numeric/form_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace aicf::numeric {
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+class Source {
+ public:
+  explicit Source(unsigned seed) : bits_(seed) {}
+  double uniform() { return (static_cast<double>(bits_() >> 11) + 0.5) * 0x1p-53; }
+  double normal() { return std::sqrt(-2 * std::log(uniform())) * std::cos(6.283185307179586 * uniform()); }
+
+ private:
+  std::mt19937_64 bits_;
+};
+
+double element(Data data, std::int64_t row, std::int64_t column, std::int64_t length, Source& source) {
+  const bool odd_row = row % 2 == 1;
+  switch (data) {
+    case Data::close:
+      return source.normal() * 0.3;
+    case Data::ascending:
+      return 0.5 * static_cast<double>(column) + 0.1 * source.normal();
+    case Data::descending:
+      return -0.5 * static_cast<double>(column) + 0.1 * source.normal();
+    case Data::wide:
+      return source.normal() * 40;
+    case Data::offset:
+      return 1e6 + source.normal();
+    case Data::constant:
+      return 1.25;
+    case Data::zeros:
+      return 0;
+    case Data::minus_infinity_rows:
+      return odd_row ? source.normal() : -inf;
+    case Data::mask:
+      return source.uniform() < 0.6 ? 0 : -inf;
+    case Data::mask_rows:
+      return odd_row && source.uniform() < 0.6 ? 0 : -inf;
+    case Data::keep:
+      return source.uniform() < 0.67;
+    case Data::keep_rows:
+      return odd_row && source.uniform() < 0.67;
+    case Data::keep_last:
+      return column + 1 == length;
+    default:
+      return source.normal();
+  }
+}
+
+std::vector<Sizes> rows_of(std::initializer_list<std::int64_t> lengths) {
+  std::vector<Sizes> out;
+  std::int64_t rows = 3;
+  for (const std::int64_t n : lengths) out.push_back({{"rows", rows++}, {"n", n}});
+  return out;
+}
+
+std::vector<Sizes> keys_of(std::initializer_list<std::pair<std::int64_t, std::int64_t>> sizes) {
+  std::vector<Sizes> out;
+  for (const auto& [q, kv] : sizes) out.push_back({{"batch", 1}, {"head", 2}, {"q", q}, {"kv", kv}});
+  return out;
+}
+
+std::vector<Form> make_forms() {
+  using D = Data;
+  // 1, primes, and the neighbours of powers of two that tiles are made of.
+  const auto rows = rows_of({1, 2, 7, 8, 9, 31, 33, 64, 127});
+  const auto keys = keys_of({{1, 1}, {1, 13}, {2, 3}, {7, 8}, {8, 7}, {9, 17}, {17, 31}, {33, 65}});
+  const Form::Variant normal{"normal", {}};
+  const auto x = [](const char* name, D d) { return Form::Variant{name, {{"x", d}}}; };
+  const Form::Variant offset{"offset", {{"x", D::offset}}, false};
+  const std::vector<Form::Variant> row_data{
+      normal,           x("ascending", D::ascending), x("descending", D::descending),        x("constant", D::constant),
+      x("nan", D::nan), x("infinity", D::infinity),   x("minus_infinity", D::minus_infinity)};
+  auto with = [](std::vector<Form::Variant> list, std::initializer_list<Form::Variant> more) {
+    list.insert(list.end(), more);
+    return list;
+  };
+  const std::vector<Form::Variant> exponential_data =
+      with(row_data, {x("wide", D::wide), x("minus_infinity_rows", D::minus_infinity_rows)});
+  const std::vector<Form::Variant> moment_data = with(row_data, {offset, x("zeros", D::zeros)});
+  const std::vector<Form::Variant> operand_data{normal,
+                                                {"nan_in_queries", {{"Q", D::nan}}},
+                                                {"nan_in_keys", {{"K", D::nan}}},
+                                                {"nan_in_values", {{"V", D::nan}}},
+                                                {"infinity_in_values", {{"V", D::infinity}}},
+                                                {"infinity_in_queries", {{"Q", D::infinity}}},
+                                                {"wide_scores", {{"Q", D::wide}}},
+                                                {"equal_keys", {{"K", D::constant}}}};
+  const std::vector<Form::Variant> mask_data = with(operand_data, {{"some", {{"mask", D::mask}}},
+                                                                   {"empty_rows", {{"mask", D::mask_rows}}},
+                                                                   {"large_bias", {{"mask", D::wide}}},
+                                                                   {"nan_in_mask", {{"mask", D::nan}}},
+                                                                   {"infinity_in_mask", {{"mask", D::infinity}}}});
+  const std::vector<Form::Variant> keep_data = with(operand_data, {{"empty_rows", {{"keep", D::keep_rows}}},
+                                                                   {"last_key", {{"keep", D::keep_last}}},
+                                                                   {"none", {{"keep", D::zeros}}}});
+  const std::vector<Form::Variant> plain_operands{normal,
+                                                  {"nan_in_queries", {{"Q", D::nan}}},
+                                                  {"nan_in_values", {{"V", D::nan}}},
+                                                  {"equal_keys", {{"K", D::constant}}}};
+  return {
+      {"masked_attention", keys, mask_data},
+      {"bool_attention", keys, keep_data},
+      {"filled_attention", keys, keep_data},
+      // Keys that the mask excludes are not read, so special values stand in the queries only.
+      {"causal_attention", keys, {normal, {"nan_in_queries", {{"Q", D::nan}}}, {"wide_scores", {{"Q", D::wide}}}}},
+      {"softmax", rows, exponential_data},
+      {"log_softmax", rows, exponential_data},
+      {"layer_normalisation", {{{"rows", 1}}, {{"rows", 5}}}, moment_data, 1, 1e-4},
+      {"variance", rows, moment_data},
+      {"weighted_spread", rows,
+       with(exponential_data, {{"offset", {{"y", D::offset}}, false}, {"constant_y", {{"y", D::constant}}}})},
+      {"exponentials_about_the_mean", rows, with(row_data, {x("zeros", D::zeros)})},
+      // Not for sorted rows, whose cubes cancel.
+      {"third_moment",
+       rows,
+       {normal, x("constant", D::constant), x("nan", D::nan), x("infinity", D::infinity),
+        x("minus_infinity", D::minus_infinity), offset, x("zeros", D::zeros)},
+       1,
+       1e-4},
+      {"covariance", rows, with(moment_data, {{"both_offset", {{"x", D::offset}, {"y", D::offset}}, false}})},
+      {"gaussian_smoother",
+       keys,
+       {{"close", {{"P", D::close}, {"X", D::close}}},
+        {"nan", {{"P", D::nan}, {"X", D::close}}},
+        {"nan_in_values", {{"P", D::close}, {"X", D::close}, {"V", D::nan}}}}},
+      {"hedged_weights", keys, operand_data},
+      {"squared_relu_weights", keys, plain_operands},
+      {"score_entropy", keys, {normal, {"equal_keys", {{"K", D::constant}}}, {"nan_in_queries", {{"Q", D::nan}}}}},
+      {"soft_range", rows, row_data},
+      {"largest_share",
+       rows,
+       {normal, x("ascending", D::ascending), x("descending", D::descending), x("constant", D::constant),
+        x("nan", D::nan)},
+       2},
+      {"mean_deviation", rows, with(row_data, {x("zeros", D::zeros)})},
+  };
+}
+
+}  // namespace
+
+Tensor make(Data data, DType type, const std::vector<std::int64_t>& shape, unsigned seed) {
+  Tensor t(type, shape);
+  Source source(seed);
+  const std::int64_t length = shape.empty() ? 1 : shape.back();
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, element(data, i / length, i % length, length, source));
+  const double special = data == Data::nan              ? nan
+                         : data == Data::infinity       ? inf
+                         : data == Data::minus_infinity ? -inf
+                                                        : 0;
+  if (special != 0 && t.size() > 0) {
+    t.set(length - 1, special);
+    t.set(t.size() - length, special);
+  }
+  return t;
+}
+
+Result<NamedTensors> make_inputs(const Model& model, const Sizes& sizes, const std::map<std::string, Data>& data) {
+  NamedTensors out;
+  unsigned seed = 1;
+  for (const SemanticInput& i : model.semantic.inputs) {
+    std::vector<std::int64_t> shape;
+    for (const Expr& d : i.shape) {
+      AICF_TRY(const std::int64_t n, evaluate_int(d, sizes));
+      shape.push_back(n);
+    }
+    const auto it = data.find(i.name);
+    const Data kind = it != data.end() ? it->second : i.type == DType::boolean ? Data::keep : Data::normal;
+    out[i.name] = make(kind, i.type, shape, seed++);
+  }
+  return out;
+}
+
+std::string Form::path() const {
+  return std::string(AICF_TESTS_DIR) + "/models/forms/" + name + ".aicf";
+}
+
+void PrintTo(const Form& f, std::ostream* out) {
+  *out << f.name;
+}
+
+const std::vector<Form>& forms() {
+  static const std::vector<Form> all = make_forms();
+  return all;
+}
+
+}  // namespace aicf::numeric

@@ -1,0 +1,61 @@
+#pragma once
+
+// Adversarial data for models with symbolic sizes.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/numeric/harness.h"
+
+namespace aicf::numeric {
+
+/// How the elements of one input are made. The last dimension is what a row runs along.
+enum class Data {
+  normal,      ///< standard normal
+  close,       ///< normal · 0.3: exponentials of squares stay away from 0
+  ascending,   ///< every row grows: a running maximum moves with each element
+  descending,  ///< every row falls: the first element stays the maximum
+  wide,        ///< normal · 40: exponentials over- and underflow unless the maximum is taken off
+  offset,      ///< 10^6 + normal: differences are small beside the values
+  constant,    ///< all elements of the tensor are equal
+  zeros,
+  nan,                  ///< normal; NaN at the first row's last and the last row's first element
+  infinity,             ///< normal; +inf there
+  minus_infinity,       ///< normal; −inf there
+  minus_infinity_rows,  ///< normal; every other row is −inf throughout, the first one too
+  mask,                 ///< 0 or −inf at random
+  mask_rows,            ///< as mask, every other row −inf throughout, the first one too
+  keep,                 ///< boolean, two of three true
+  keep_rows,            ///< boolean, every other row false throughout, the first one too
+  keep_last,            ///< boolean, only the last of each row
+};
+
+Tensor make(Data data, DType type, const std::vector<std::int64_t>& shape, unsigned seed);
+
+/// Inputs of `model` for the sizes; `data` by input name, `normal` (keep for booleans) where it says nothing.
+Result<NamedTensors> make_inputs(const Model& model, const Sizes& sizes, const std::map<std::string, Data>& data);
+
+/// A model of tests/models/forms with what it is tried on.
+struct Form {
+  struct Variant {
+    std::string name;
+    std::map<std::string, Data> data;
+    /// false: f32 as the graph is written has not the digits; a derived form has.
+    bool unfused = true;
+  };
+  std::string name;
+  std::vector<Sizes> sizes;
+  std::vector<Variant> variants;
+  /// Regions of the fused plan for lavapipe; a derived form that falls apart again fails here.
+  int regions = 1;
+  /// max |error| ≤ tolerance · max |expected|, or ≤ tolerance.
+  double tolerance = 2e-5;
+
+  std::string path() const;
+};
+void PrintTo(const Form& f, std::ostream* out);
+
+const std::vector<Form>& forms();
+
+}  // namespace aicf::numeric

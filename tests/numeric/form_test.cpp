@@ -1,0 +1,114 @@
+// Derived forms on devices against the float64 meaning of the graph: data that breaks careless recurrences, lengths that
+// break careless tiles, and cascades that have no name.
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <set>
+
+#include "tests/numeric/form_data.h"
+
+namespace aicf::numeric {
+namespace {
+
+struct Case {
+  Form form;
+  std::string device;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.form.name << " on " << c.device;
+}
+
+std::vector<Case> cases(const std::string& device) {
+  std::vector<Case> out;
+  for (const Form& f : forms()) out.push_back({f, device});
+  return out;
+}
+
+std::string case_name(const ::testing::TestParamInfo<Case>& info) {
+  return info.param.form.name;
+}
+
+// One program for all sizes and data.
+void check(const Case& c, const CompileOptions& options, int regions) {
+  const Form& form = c.form;
+  NUMERIC_TRY(Place place, open_place(c.device));
+  NUMERIC_TRY(const Model model, load_model(form.path()));
+  NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, place.target, options));
+  if (regions > 0) EXPECT_EQ(compiled.regions.size(), static_cast<std::size_t>(regions));
+  NUMERIC_TRY(const auto executor, Executor::create(*place.device, compiled.program));
+  int failures = 0;
+  for (const Sizes& sizes : form.sizes)
+    for (const Form::Variant& variant : form.variants) {
+      if (!options.fuse && !variant.unfused) continue;
+      std::string where = variant.name;
+      for (const auto& [symbol, n] : sizes) where += fmt::format(" {} = {}", symbol, n);
+      SCOPED_TRACE(where);
+      NUMERIC_TRY(const NamedTensors inputs, make_inputs(model, sizes, variant.data));
+      NUMERIC_TRY(const Sizes symbols, bind_symbols(model, inputs));
+      NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, symbols));
+      NUMERIC_TRY(const RunResult result, executor->run(inputs, symbols));
+      NUMERIC_TRY(const NamedTensors outputs, named_outputs(model, result, inputs, symbols));
+      const auto good = within(outputs, expected, form.tolerance, form.tolerance);
+      EXPECT_TRUE(good);
+      failures += !good;
+      if (failures > 5) FAIL() << "and perhaps more";
+    }
+}
+
+class Forms : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Forms, Fused) {
+  check(GetParam(), {}, GetParam().device == lavapipe ? GetParam().form.regions : 0);
+}
+
+TEST_P(Forms, Unfused) {
+  CompileOptions options;
+  options.fuse = false;
+  check(GetParam(), options, 0);
+}
+
+// Parts of a stream may be empty or hold only masked elements: merging meets every state's neutral element.
+TEST_P(Forms, SplitInThree) {
+  CompileOptions options;
+  options.schedule.forced = {{"split", "3"}};
+  check(GetParam(), options, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lavapipe, Forms, ::testing::ValuesIn(cases(lavapipe)), case_name);
+INSTANTIATE_TEST_SUITE_P(Emulation, Forms, ::testing::ValuesIn(cases(emulation)), case_name);
+
+// Sizes known at compile time: other tiles, no predicates where they divide.
+class FormsOfKnownSize : public ::testing::TestWithParam<Case> {};
+
+TEST_P(FormsOfKnownSize, Fused) {
+  const Form& form = GetParam().form;
+  NUMERIC_TRY(Place place, open_place(GetParam().device));
+  NUMERIC_TRY(const Model symbolic, load_model(form.path()));
+  for (std::size_t s = 0; s < form.sizes.size(); s += 2) {
+    ImportOptions import;
+    for (const std::string& symbol : symbolic.graph.symbols()) import.bindings[symbol] = form.sizes[s].at(symbol);
+    NUMERIC_TRY(const Model model, load_model(form.path(), import));
+    for (const Form::Variant& variant : {form.variants.front(), form.variants.back()}) {
+      SCOPED_TRACE(fmt::format("{}, sizes {}", variant.name, s));
+      NUMERIC_TRY(const NamedTensors inputs, make_inputs(model, form.sizes[s], variant.data));
+      NUMERIC_TRY(const Sizes symbols, bind_symbols(model, inputs));
+      NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, symbols));
+      NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, symbols));
+      EXPECT_TRUE(within(outcome.outputs, expected, form.tolerance, form.tolerance));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Lavapipe, FormsOfKnownSize, ::testing::ValuesIn(cases(lavapipe)), case_name);
+
+TEST(FormFiles, EveryFileIsTried) {
+  std::set<std::string> tried, there;
+  for (const Form& f : forms()) tried.insert(f.name + ".aicf");
+  for (const auto& entry : std::filesystem::directory_iterator(std::string(AICF_TESTS_DIR) + "/models/forms"))
+    there.insert(entry.path().filename().string());
+  EXPECT_EQ(tried, there);
+}
+
+}  // namespace
+}  // namespace aicf::numeric

@@ -522,8 +522,8 @@ class Liveness {
     for (const ThreadStatement& s : body) {
       reads_.clear();
       for (const Expr& e : s.exprs) add_reads(e);
-      for (const Expr* e : {&s.index, &s.predicate, &s.fill, &s.lane, &s.begin, &s.end, &s.step, &s.row_stride,
-                            &s.column_stride})
+      for (const Expr* e :
+           {&s.index, &s.predicate, &s.fill, &s.lane, &s.begin, &s.end, &s.step, &s.row_stride, &s.column_stride})
         add_reads(*e);
       if (only_defines(s)) {
         for (const std::string& name : s.names) {

@@ -99,8 +99,8 @@ Result<MatrixProduct> matrix_product(const Kernel& kernel, const KernelOp& op) {
   }
   for (const std::string* axis : {&p.k, &p.n}) {
     if (p.m.empty() || axis->empty() || !find_axis(*p.b, *axis))
-      return bad_input(
-          fmt::format("'{}', '{}' and '{}' are not c[m, n], a[m, k] and b[k, n]", op.tile, op.operands[0], op.operands[1]));
+      return bad_input(fmt::format("'{}', '{}' and '{}' are not c[m, n], a[m, k] and b[k, n]", op.tile, op.operands[0],
+                                   op.operands[1]));
   }
   for (const auto& [left, right, axis] : {std::tuple(p.a, p.c, p.m), {p.a, p.b, p.k}, {p.b, p.c, p.n}}) {
     const std::int64_t one = find_axis(*left, axis)->extent, other = find_axis(*right, axis)->extent;
@@ -121,8 +121,7 @@ Result<MatrixProduct> matrix_product(const Kernel& kernel, const KernelOp& op) {
     AICF_RETURN_IF_ERROR(check_operand(p, use, op));
   const auto same = [&](const KernelTile& operand, const std::string& axis, std::int64_t extent) -> Result<void> {
     if (block_bits(operand, axis, extent) == block_bits(*p.c, axis, extent)) return {};
-    return bad_input(
-        fmt::format("'{}' and '{}' spread {} over subgroups differently", operand.name, p.c->name, axis));
+    return bad_input(fmt::format("'{}' and '{}' spread {} over subgroups differently", operand.name, p.c->name, axis));
   };
   AICF_RETURN_IF_ERROR(same(*p.a, p.m, p.shape.m));
   AICF_RETURN_IF_ERROR(same(*p.b, p.n, p.shape.n));
@@ -139,7 +138,8 @@ std::vector<BlockProduct> block_products(const MatrixProduct& p) {
     std::map<Position, std::size_t> at;
     std::vector<Position> inside;  // of one block
   };
-  const auto registers = [&](const KernelTile& tile, MatrixUse use, const std::string& rows, const std::string& columns) {
+  const auto registers = [&](const KernelTile& tile, MatrixUse use, const std::string& rows,
+                             const std::string& columns) {
     Registers result;
     const int row = CoordinateSpace::of(tile).find(rows);
     const std::vector<Coordinates> all = register_coordinates(tile);
@@ -176,8 +176,9 @@ std::vector<BlockProduct> block_products(const MatrixProduct& p) {
 // ---- opaque fragments --------------------------------------------------------------------------------------------
 
 std::string opaque_refusal(const std::string& rule, const KernelTile& tile) {
-  return fmt::format("{} of opaque fragment '{}': which lane holds which element is not known; go through workgroup memory",
-                     rule, tile.name);
+  return fmt::format(
+      "{} of opaque fragment '{}': which lane holds which element is not known; go through workgroup memory", rule,
+      tile.name);
 }
 
 Result<void> check_opaque_tile(const Kernel& kernel, const KernelTile& tile) {
@@ -236,7 +237,8 @@ Result<MatrixAddress> matrix_address(const Kernel& kernel, const KernelOp& op) {
   if (!buffer) return bad_input(fmt::format("there is no buffer '{}'", op.buffer));
   if (op.predicate || op.fill) return bad_input(opaque_refusal("a predicate by element", tile));
   if (op.vector_width != 1) return bad_input("whole matrices have no vector width");
-  if (buffer->type != tile.type) return bad_input(opaque_refusal(fmt::format("conversion (to {})", name(buffer->type)), tile));
+  if (buffer->type != tile.type)
+    return bad_input(opaque_refusal(fmt::format("conversion (to {})", name(buffer->type)), tile));
   if (op.kind == KernelOp::Kind::store && op.expr != Expr::value(tile.name, tile.type))
     return bad_input(opaque_refusal("a computed store", tile));
   MatrixAddress address;
@@ -249,8 +251,8 @@ Result<MatrixAddress> matrix_address(const Kernel& kernel, const KernelOp& op) {
   }
   const auto& [rows, columns] = address.strides;
   if (!rows || !columns || (!rows.is_constant(1) && !columns.is_constant(1)))
-    return bad_input(fmt::format("the index of '{}' is not one stride per row and consecutive columns, or the other way round",
-                                 op.buffer));
+    return bad_input(fmt::format(
+        "the index of '{}' is not one stride per row and consecutive columns, or the other way round", op.buffer));
   return address;
 }
 

@@ -37,7 +37,8 @@ Distribution random_layout(const MatrixShape& shape, MatrixUse use, int lanes, s
     layout.factors.push_back({row_axis(use), Level::reg, 2, stride, 1});
   for (std::int64_t stride = 1; stride < shape.columns(use); stride *= 2)
     layout.factors.push_back({column_axis(use), Level::reg, 2, stride, 1});
-  for (std::size_t i = layout.factors.size(); i > 1; --i) std::swap(layout.factors[i - 1], layout.factors[random() % i]);
+  for (std::size_t i = layout.factors.size(); i > 1; --i)
+    std::swap(layout.factors[i - 1], layout.factors[random() % i]);
   std::size_t next = 0;
   for (std::int64_t position = 1; position < lanes; position *= 2) {
     layout.factors[next].level = Level::lane;
@@ -209,8 +210,8 @@ Result<LaidOut> lay_out(const ThreadProgram& program, std::uint64_t seed) {
 Product product_of(const MatrixUnit& unit) {
   Product product;
   product.lanes = unit.lanes;
-  for (const auto& [use, matrix] : {std::pair(MatrixUse::a, &product.a), {MatrixUse::b, &product.b},
-                                    {MatrixUse::c, &product.c}}) {
+  for (const auto& [use, matrix] :
+       {std::pair(MatrixUse::a, &product.a), {MatrixUse::b, &product.b}, {MatrixUse::c, &product.c}}) {
     matrix->rows = unit.shape.rows(use);
     matrix->columns = unit.shape.columns(use);
     for (std::int64_t r = 0; r < unit.of(use).registers(); ++r) {

@@ -86,9 +86,9 @@ struct KernelOp {
     to_workgroup,    ///< workgroup tile `tile` = register tile value `source` (a store by every holder; replicated
                      ///< elements by one)
     from_workgroup,  ///< register tile `tile` = workgroup tile `source`
-    multiply,        ///< c[m, n] += a[m, k] * b[k, n] by the matrix unit `unit`: `tile` is c, `operands` are a and b; the sum
-                     ///< over k is accumulated in f32 in ascending order. Register tiles hold the unit's named fragments,
-                     ///< or all three are opaque fragments of its shape.
+    multiply,  ///< c[m, n] += a[m, k] * b[k, n] by the matrix unit `unit`: `tile` is c, `operands` are a and b; the sum
+               ///< over k is accumulated in f32 in ascending order. Register tiles hold the unit's named fragments,
+               ///< or all three are opaque fragments of its shape.
     barrier,
     loop,    ///< for `variable` from `begin` to `end` (exclusive) by `step`: body; variable is symbol(variable) inside
     branch,  ///< if `predicate` (uniform over the workgroup): body

@@ -128,9 +128,9 @@ Vocabulary vocabulary_of(const Kernel& kernel) {
 }
 
 bool is_keyword(const std::string& word) {
-  static constexpr std::array<std::string_view, 18> words{"multiply", "load", "store",   "cross",  "stage",  "fetch", "barrier",
-                                                          "for",  "if",      "base",   "buffer", "tile",  "range",
-                                                          "axes", "symbols", "kernel", "else",   "width"};
+  static constexpr std::array<std::string_view, 18> words{"multiply", "load", "store",   "cross",  "stage",  "fetch",
+                                                          "barrier",  "for",  "if",      "base",   "buffer", "tile",
+                                                          "range",    "axes", "symbols", "kernel", "else",   "width"};
   return std::ranges::find(words, word) != words.end();
 }
 

@@ -86,9 +86,8 @@ class Verifier {
       if (!tiles_.emplace(t.name, &t).second) return error(fmt::format("tile '{}' is declared twice", t.name));
       AICF_RETURN_IF_ERROR(extents(t));
       if (t.space == Space::workgroup) continue;
-      const Result<void> covered = t.space == Space::fragment
-                                       ? check_opaque_tile(kernel_, t)
-                                       : covers(t, kernel_.subgroup_size, kernel_.subgroups);
+      const Result<void> covered = t.space == Space::fragment ? check_opaque_tile(kernel_, t)
+                                                              : covers(t, kernel_.subgroup_size, kernel_.subgroups);
       if (!covered) return error(covered.error().text());
     }
     return {};
@@ -271,8 +270,8 @@ class Verifier {
     const auto found = buffers_.find(op.buffer);
     if (found == buffers_.end()) return error(fmt::format("there is no buffer '{}'", op.buffer));
     if (op.index.size() != found->second->shape.size())
-      return error(fmt::format("{} indices for {} dimensions of '{}'", op.index.size(), found->second->shape.size(),
-                               op.buffer));
+      return error(
+          fmt::format("{} indices for {} dimensions of '{}'", op.index.size(), found->second->shape.size(), op.buffer));
     for (const Expr& i : op.index) {
       if (!is_integer(i.type())) return error("an index is not an integer");
       AICF_RETURN_IF_ERROR(known_symbols(i, "an index"));

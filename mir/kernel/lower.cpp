@@ -499,9 +499,44 @@ void Lowering::load(KernelBody& body, const TileDecl& t) {
 
 }  // namespace lowering
 
+namespace {
+
+bool drop_barriers(Kernel& kernel, KernelBody& body) {
+  for (std::size_t i = 0; i < body.size(); ++i) {
+    if (body[i].kind == KernelOp::Kind::loop || body[i].kind == KernelOp::Kind::branch) {
+      if (drop_barriers(kernel, body[i].body)) return true;
+    } else if (body[i].kind == KernelOp::Kind::barrier && body[i].note.empty()) {
+      KernelOp barrier = body[i];
+      body.erase(body.begin() + static_cast<std::ptrdiff_t>(i));
+      if (verify(kernel)) return true;
+      barrier.note = "ordered";  // needed
+      body.insert(body.begin() + static_cast<std::ptrdiff_t>(i), barrier);
+    }
+  }
+  return false;
+}
+
+void clear_notes(KernelBody& body) {
+  for (KernelOp& op : body) {
+    if (op.kind == KernelOp::Kind::barrier) op.note.clear();
+    clear_notes(op.body);
+  }
+}
+
+// Every staged tile brings barriers of its own; those that order nothing which another does not order are dropped.
+void drop_needless_barriers(Kernel& kernel) {
+  while (drop_barriers(kernel, kernel.body)) {
+  }
+  clear_notes(kernel.body);
+}
+
+}  // namespace
+
 Result<LoweredRegion> lower(const ScheduledRegion& scheduled) {
   lowering::Lowering l(scheduled.region, scheduled.schedule);
-  return l.run();
+  AICF_TRY(LoweredRegion out, l.run());
+  for (Kernel& k : out.kernels) drop_needless_barriers(k);
+  return out;
 }
 
 }  // namespace aicf

@@ -113,6 +113,9 @@ void Lowering::repair(KernelBody& body, const Stream& stream, const std::functio
       references[r] = Expr::value(moved->second.contains(r) ? r + "_old" : r, type);
     }
     moved_.erase(moved);
+    for (const std::string& state : group.states)  // what is repaired moves as a reference of other groups
+      for (std::size_t other = 0; other < stream.repairs.size(); ++other)
+        if (other != g && contains(stream.repairs[other].references, state)) moved_[other].insert(state);
     std::vector<std::pair<const StateDecl*, std::string>> late;
     for (std::size_t i = 0; i < group.states.size(); ++i) {
       const StateDecl& state = *std::ranges::find(stream.states, group.states[i], &StateDecl::name);
@@ -147,12 +150,6 @@ Result<void> Lowering::update(KernelBody& body, const StepStatement& s, const St
   bool is_reference =
       std::ranges::any_of(stream.repairs, [&](const RepairGroup& g) { return contains(g.references, s.name); });
   if (is_reference) {
-    // A group that still waits for an earlier move of this reference moves first.
-    repair(body, stream, [&](const RepairGroup& g) {
-      return contains(g.references, s.name) &&
-             moved_[static_cast<std::size_t>(&g - stream.repairs.data())].contains(s.name);
-    });
-    compute(body, s.name + "_old", s.type, s.axes, Expr::value(s.name, s.type));
     for (std::size_t g = 0; g < stream.repairs.size(); ++g)
       if (contains(stream.repairs[g].references, s.name)) moved_[g].insert(s.name);
   }
@@ -338,6 +335,12 @@ Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& beg
   temps_.clear();
   kernel_open_loops_.insert(s.axis);
   moved_.clear();
+  for (const StateDecl& d : s.states) {  // repairs of this step start from the references as they were before it
+    bool reference =
+        std::ranges::any_of(s.repairs, [&](const RepairGroup& g) { return contains(g.references, d.name); });
+    if (reference && d.reduce != ReduceOp::first)
+      compute(loop.body, d.name + "_old", d.type, d.axes, Expr::value(d.name, d.type));
+  }
   AICF_RETURN_IF_ERROR(statements(loop.body, s.step, &s));
   repair(loop.body, s, [](const RepairGroup&) { return true; });
   kernel_open_loops_.erase(s.axis);

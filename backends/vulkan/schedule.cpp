@@ -23,6 +23,19 @@ ScheduleSpace vulkan_space(const DeviceModel& model) {
 
 namespace {
 
+// Instructions of a subgroup that are decoded anew each time: a loop body (or a kernel without a loop, repeated for every
+// work item) that outgrows the CPU's cache of decoded instructions runs at the decoder's pace.
+double fetched(const StaticCounts& k, const DeviceModel& m) {
+  double instructions = 0, loads = 0;
+  for (const auto& [key, n] : k.counts) {
+    if (key.starts_with("op.") || key.starts_with("shuffle.")) instructions += n;
+    if (key.starts_with("load.")) loads += n;
+  }
+  double body = (instructions + loads * m["instructions_per_load"]) / std::max(1.0, k["iteration"]);
+  double held = m["loop_instructions"];
+  return instructions * std::clamp((body - held) / (0.5 * held), 0.0, 1.0);
+}
+
 // A CPU executes one subgroup's instructions after another: times add up. A multiply-add costs more when more values are
 // live than the vector registers hold.
 PredictedCost instruction_cost(std::span<const StaticCounts> kernels, const DeviceModel& m, bool first_run) {
@@ -41,13 +54,19 @@ PredictedCost instruction_cost(std::span<const StaticCounts> kernels, const Devi
     for (const auto& [key, n] : k.counts) {
       std::string kind = key.substr(0, key.find('.'));
       if (kind == "load") us["global loads"] += n * m["ns." + key] * scale;
-      if (kind == "store") us["global stores"] += n * m["ns.store" + key.substr(key.rfind('.'))] * scale;
+      if (kind == "store") {
+        double usual = m["ns.store" + key.substr(key.rfind('.'))];
+        us["global stores"] += n * m.value_or("ns." + key, usual) * scale;
+      }
       if (kind == "shared_load" || kind == "shared_store") us["workgroup memory"] += n * m["ns." + key] * scale;
       if (kind == "shuffle") us["shuffles"] += n * m["ns." + key] * scale;
       if (key == "barrier") us["barriers"] += n * m["ns.barrier"] * scale;
       if (key == "iteration") us["loops"] += n * (m["ns.iteration"] + m["ns.iteration_value"] * live) * scale;
     }
-    us["multiply-add"] += std::max(k["op.add"], k["op.mul"]) * muladd * scale + std::min(k["op.add"], k["op.mul"]) * 0;
+    us["memory"] += std::max(0.0, k.buffer_bytes - m["cache_bytes"]) * m["ns.memory_byte"] / m["units"] / 1000.0;
+    // A lone addition or multiplication uses half of what a pair does.
+    us["multiply-add"] += 0.5 * (k["op.add"] + k["op.mul"]) * muladd * scale;
+    us["instruction fetch"] += fetched(k, m) * m["ns.fetch"] * scale;
     us["exp"] += k["op.exp"] * m["ns.op.exp"] * scale;
     us["other arithmetic"] +=
         (k["op.div"] * m["ns.op.div"] + k["op.select"] * m["ns.op.select"] + k["op.integer"] * m["ns.op.integer"]) *

@@ -255,6 +255,13 @@ StaticCounts Counter::run() {
   for (std::int64_t item : {items / 2, items - 1})
     if (item > samples_.back()) samples_.push_back(item);
   walk(program_.body, 1.0);
+  for (const KernelBuffer& b : program_.buffers) {
+    double elements = 1;
+    for (const Expr& e : b.shape) elements *= static_cast<double>(evaluate(e, 1));
+    out_.buffer_bytes += elements * static_cast<double>(device_size(b.type));
+  }
+  out_.buffer_bytes =
+      std::min(out_.buffer_bytes, (out_["bytes.read"] + out_["bytes.written"]) * out_.workgroups * out_.subgroups);
   Liveness live;
   live.walk(program_.body);
   out_.live = live.peak();

@@ -173,6 +173,7 @@ class Verifier {
   }
 
   Result<void> deliverable(const KernelTile& tile, const CoordinateSpace& space) const {
+    if (tile.space == Space::fragment) return error(opaque_refusal("a read by element", tile));
     for (const TileAxis& axis : tile.axes) {
       const int slot = space.find(axis.name);
       if (slot < 0) {
@@ -186,7 +187,6 @@ class Verifier {
       }
     }
     if (tile.space == Space::workgroup) return {};
-    if (tile.space == Space::fragment) return error(opaque_refusal("a read by element", tile));
     const Result<FetchPlan> plan = plan_fetch(tile, space);
     if (!plan) return error(plan.error().message);
     return {};

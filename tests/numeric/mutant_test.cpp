@@ -270,6 +270,56 @@ TEST_P(Mutants, OfTheThreadProgramAreCaught) {
   report(try_all(GetParam(), GetParam().programs, thread_mutations(GetParam().scheduled.schedule.subgroup_size)), 50);
 }
 
+// ---- tiles held elsewhere ----------------------------------------------------------------------------------------
+
+/// The distribution with one lane factor elsewhere: other lane bits, or lanes and registers of an axis exchanged.
+std::vector<Distribution> relayouts(const Distribution& d, int subgroup_size) {
+  std::vector<Distribution> out;
+  for (std::size_t i = 0; i < d.factors.size(); ++i) {
+    const Factor& f = d.factors[i];
+    if (f.level != Level::lane || f.size == 1) continue;
+    for (const std::int64_t position : {f.position * 2, f.position / 2}) {
+      if (position < 1 || position * f.size > subgroup_size) continue;
+      out.push_back(d);
+      out.back().factors[i].position = position;
+    }
+    for (std::size_t j = 0; j < d.factors.size(); ++j) {
+      const Factor& g = d.factors[j];
+      if (j == i || g.axis != f.axis || g.level == Level::lane) continue;
+      out.push_back(d);  // which elements of the axis the lanes hold
+      std::swap(out.back().factors[i].stride, out.back().factors[j].stride);
+      if (f.size == g.size) continue;
+      // Strides follow from the sizes of the factors below: exchanging them covers the axis once only then.
+      out.back().factors[i].stride = f.stride < g.stride ? f.stride * g.size : g.stride;
+      out.back().factors[j].stride = f.stride < g.stride ? f.stride : g.stride * f.size;
+    }
+  }
+  return out;
+}
+
+// A tile's distribution is the one statement of which lane holds what. Changed for one tile alone, either its users can
+// no longer have their operands and verify() says so, or they fetch them from where they now are. Nothing in between: a
+// kernel that verifies never reads another lane's element for its own.
+TEST_P(Mutants, TilesHeldInOtherLanesAreRejectedOrStillRight) {
+  int rejected = 0, right = 0;
+  const std::vector<Kernel>& kernels = GetParam().lowered.kernels;
+  for (std::size_t k = 0; k < kernels.size(); ++k)
+    for (std::size_t t = 0; t < kernels[k].tiles.size(); ++t)
+      for (const Distribution& d : relayouts(kernels[k].tiles[t].distribution, kernels[k].subgroup_size)) {
+        std::vector<Kernel> changed = kernels;
+        changed[k].tiles[t].distribution = d;
+        std::string message;
+        const Catcher by = run(GetParam(), changed, &message);
+        rejected += by == Catcher::verify;
+        right += by == Catcher::nobody;
+        EXPECT_TRUE(by == Catcher::verify || by == Catcher::nobody)
+            << "tile '" << kernels[k].tiles[t].name << "', noticed by " << name(by) << ": " << message << "\n"
+            << to_string(changed[k]);
+      }
+  std::cout << fmt::format("{} rejected, {} still right\n", rejected, right);
+  EXPECT_GT(rejected + right, 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Golden, Mutants, ::testing::ValuesIn(subjects()),
                          [](const auto& info) { return info.param.name; });
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <set>
 
+#include "runtime/vulkan/driver.h"
 #include "tests/numeric/harness.h"
 
 namespace aicf::numeric {
@@ -143,6 +144,13 @@ TEST(Subgroups, SizeIsWhatTheEnvironmentSays) {
   NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, place.target, {}));
   for (const CompiledRegion& r : compiled.regions)
     for (const ThreadProgram& p : r.chosen.programs) EXPECT_EQ(p.subgroup_size * 32, std::atoi(width)) << p.name;
+}
+
+// A run under validation that was asked for and is not there would prove nothing.
+TEST(Validation, LayerIsThereWhenTheEnvironmentAsksForIt) {
+  const char* asked = std::getenv("AICF_VULKAN_VALIDATION");
+  if (!asked || std::string(asked) != "1") GTEST_SKIP() << "AICF_VULKAN_VALIDATION is not set";
+  EXPECT_TRUE(vulkan_options_from_environment().validation) << "install the Khronos validation layer";
 }
 
 }  // namespace

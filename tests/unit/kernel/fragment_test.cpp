@@ -1,14 +1,14 @@
-// Matrix fragments: layouts of named units, products by units of either kind, and what opaque fragments do not take.
+// Matrix fragments: layouts of named units, products by units of either kind, repair of accumulators.
 
 #include "mir/kernel/fragments.h"
 
 #include <gmock/gmock.h>
 
 #include "expand_helpers.h"
+#include "fragment_kernels.h"
 #include "mir/kernel/distribution.h"
 #include "mir/kernel/expand_plan.h"
 #include "mir/kernel/expand_state.h"
-#include "mir/kernel/print_source.h"
 
 namespace aicf {
 namespace {
@@ -79,40 +79,6 @@ TEST(Fragment, NamesOfShapesAndKinds) {
 
 // ---- products ----------------------------------------------------------------------------------------------------
 
-/// C[16, 8] = C0 + A[16, 16] B[16, 8] by one product of documented layout.
-constexpr const char* named = R"(kernel named work_items 1 subgroup 32 x 1
-  buffer A: f16[16, 16]
-  buffer B: f16[16, 8]
-  buffer C0: f32[16, 8]
-  buffer C: f32[16, 8] written
-  tile a: f16[m=16, k=16] registers k(reg 2) m(reg 2 stride 8) k(reg 2 stride 8, lane 4 @1 stride 2) m(lane 8 @4 stride 1)
-  tile b: f16[k=16, n=8] registers k(reg 2, reg 2 stride 8, lane 4 @1 stride 2) n(lane 8 @4 stride 1)
-  tile c: f32[m=16, n=8] registers n(reg 2) m(reg 2 stride 8) n(lane 4 @1 stride 2) m(lane 8 @4 stride 1)
-  load a <- A[m, k] width 2
-  load b <- B[k, n]
-  load c <- C0[m, n] width 2
-  multiply c += a * b unit m16n8k16
-  store C[m, n] <- c = c width 2
-)";
-
-/// The same of 2 x 2 x 2 blocks for 2 subgroups, layouts unknown; B is transposed in memory.
-constexpr const char* blocked = R"(kernel blocked work_items rows // 64 subgroup 8 x 2
-  symbols rows
-  base m = workgroup * 64
-  buffer A: f16[rows, 32]
-  buffer B: f16[16, 32]
-  buffer C0: f32[rows, 16]
-  buffer C: f32[rows, 16] written
-  tile a: f16[m=64, k=32] fragment m16n8k16.a m(reg 2 stride 16, subgroup 2 @1 stride 32) k(reg 2 stride 16)
-  tile b: f16[k=32, n=16] fragment m16n8k16.b k(reg 2 stride 16) n(reg 2 stride 8)
-  tile c: f32[m=64, n=16] fragment m16n8k16.c m(reg 2 stride 16, subgroup 2 @1 stride 32) n(reg 2 stride 8)
-  load a <- A[m, k]
-  load b <- B[n, k]
-  load c <- C0[m, n]
-  multiply c += a * b unit m16n8k16
-  store C[m, n] <- c = c
-)";
-
 /// c + a b in the order of a unit: exact products of f16 added in f32 over ascending k.
 std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, const std::vector<double>& c,
                             std::size_t M, std::size_t N, std::size_t K, bool b_transposed) {
@@ -156,6 +122,17 @@ TEST(Fragment, NamedProduct) {
   expect_near(io.buffers["C"], exact);
 }
 
+TEST(Fragment, NamedProductOfBf16) {
+  std::string text = named;
+  for (std::size_t at = 0; (at = text.find(" f16", at)) != std::string::npos; at += 5) text.insert(at + 1, "b");
+  InterpreterInput io = operands(16, 8, 16);
+  for (const char* operand : {"A", "B"}) {
+    for (double& v : io.buffers[operand]) v = round_to(DType::bf16, v);
+  }
+  ASSERT_EQ(run(parsed(text), io), "");
+  EXPECT_EQ(io.buffers["C"], product(io.buffers["A"], io.buffers["B"], io.buffers["C0"], 16, 8, 16, false));
+}
+
 TEST(Fragment, OpaqueProductOfBlocks) {
   const Kernel kernel = parsed(blocked);
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
@@ -166,6 +143,18 @@ TEST(Fragment, OpaqueProductOfBlocks) {
     ASSERT_EQ(run(kernel, io, &counts), "");
     EXPECT_EQ(io.buffers["C"], product(io.buffers["A"], io.buffers["B"], io.buffers["C0"], 128, 16, 32, true)) << seed;
     EXPECT_EQ(counts.multiplies, 2u * 2u * 8u);
+  }
+}
+
+TEST(Fragment, OpaqueProductInALoop) {
+  const Kernel kernel = parsed(looped);
+  for (const std::size_t depth : {std::size_t{0}, std::size_t{16}, std::size_t{48}}) {
+    InterpreterInput io = operands(32, 8, depth);
+    io.symbols = {{"rows", 32}, {"depth", static_cast<std::int64_t>(depth)}};
+    io.layout_seed = depth;
+    ASSERT_EQ(run(kernel, io), "");
+    EXPECT_EQ(io.buffers["C"],
+              product(io.buffers["A"], io.buffers["B"], std::vector<double>(32 * 8, 0), 32, 8, depth, false));
   }
 }
 
@@ -207,55 +196,6 @@ TEST(Fragment, ChainedNamedProducts) {
 
 // ---- repair by row -----------------------------------------------------------------------------------------------
 
-/// C = (C0 scaled by rows of R) + A B; the accumulator's rows are scaled between two products.
-constexpr const char* named_repair = R"(kernel repaired work_items 1 subgroup 32 x 1
-  buffer A: f16[16, 16]
-  buffer B: f16[16, 8]
-  buffer R: f32[16]
-  buffer C: f32[16, 8] written
-  tile a: f16[m=16, k=16] registers k(reg 2) m(reg 2 stride 8) k(reg 2 stride 8, lane 4 @1 stride 2) m(lane 8 @4 stride 1)
-  tile b: f16[k=16, n=8] registers k(reg 2, reg 2 stride 8, lane 4 @1 stride 2) n(lane 8 @4 stride 1)
-  tile r: f32[m=16] registers m(lane 8 @4 stride 1, reg 2 stride 8)
-  tile c: f32[m=16, n=8] registers n(reg 2) m(reg 2 stride 8) n(lane 4 @1 stride 2) m(lane 8 @4 stride 1)
-  load a <- A[m, k] width 2
-  load b <- B[k, n]
-  load r <- R[m]
-  c = 0.0
-  multiply c += a * b unit m16n8k16
-  c = c * r
-  multiply c += a * b unit m16n8k16
-  store C[m, n] <- c = c width 2
-)";
-
-/// The same with opaque fragments: rows are scaled in registers of a known layout, there and back by workgroup memory.
-constexpr const char* opaque_repair = R"(kernel repaired work_items 1 subgroup 8 x 1
-  buffer A: f16[16, 16]
-  buffer B: f16[16, 8]
-  buffer R: f32[16]
-  buffer C: f32[16, 8] written
-  tile a: f16[m=16, k=16] fragment m16n8k16.a
-  tile b: f16[k=16, n=8] fragment m16n8k16.b
-  tile c: f32[m=16, n=8] fragment m16n8k16.c
-  tile r: f32[m=16] registers m(lane 8 @1 stride 1, reg 2 stride 8)
-  tile rows: f32[m=16, n=8] registers n(reg 8) m(lane 8 @1 stride 1, reg 2 stride 8)
-  tile w: f32[m=16, n=8] workgroup pad 4
-  load a <- A[m, k]
-  load b <- B[k, n]
-  load r <- R[m]
-  c = 0.0
-  multiply c += a * b unit m16n8k16
-  stage w <- c
-  barrier
-  fetch rows <- w
-  rows = rows * r
-  barrier
-  stage w <- rows
-  barrier
-  fetch c <- w
-  multiply c += a * b unit m16n8k16
-  store C[m, n] <- c = c
-)";
-
 std::vector<double> repaired(const InterpreterInput& io) {
   const std::vector<double>&a = io.buffers.at("A"), &b = io.buffers.at("B");
   std::vector<double> c = product(a, b, std::vector<double>(128, 0), 16, 8, 16, false);
@@ -286,6 +226,11 @@ TEST(Fragment, RepairByRowThroughWorkgroupMemory) {
     ASSERT_EQ(run(parsed(opaque_repair), io, &counts), "");
     EXPECT_EQ(io.buffers["C"], repaired(io)) << seed;
     EXPECT_EQ(counts.barriers, 3u);
+    // Two subgroups that hold the same: one of them stores.
+    InterpreterInput twice = repair_operands(seed);
+    ASSERT_EQ(run(parsed(replaced(opaque_repair, "subgroup 8 x 1", "subgroup 8 x 2")), twice, &counts), "");
+    EXPECT_EQ(twice.buffers["C"], io.buffers["C"]) << seed;
+    EXPECT_EQ(counts.bytes_written["C"], 16u * 8u * 4u);
   }
 }
 
@@ -312,22 +257,6 @@ TEST(Fragment, CodeThatTrustsALayoutDependsOnTheSeed) {
   EXPECT_EQ(forced(legal, 1), forced(legal, 2));
 }
 
-/// c = 2 c - d / s with a scalar that every lane holds; stored transposed.
-constexpr const char* maps = R"(kernel maps work_items 1 subgroup 4 x 1
-  symbols n
-  buffer C0: f32[8, 8]
-  buffer S: f32[1]
-  buffer C: f32[8, 8] written
-  tile c: f32[i=8, j=8] fragment m8n8k16.c
-  tile d: f32[i=8, j=8] fragment m8n8k16.c
-  tile s: f32[] registers
-  load s <- S[0]
-  load c <- C0[i, j]
-  d = 6.0
-  c = c * f32(n) - d / s
-  store C[j, i] <- c = c
-)";
-
 TEST(Fragment, UniformMaps) {
   InterpreterInput io;
   io.symbols["n"] = 2;
@@ -339,99 +268,6 @@ TEST(Fragment, UniformMaps) {
     for (std::size_t j = 0; j < 8; ++j) expected[j * 8 + i] = 2 * io.buffers["C0"][i * 8 + j] - 1.5;
   }
   expect_near(io.buffers["C"], expected);
-}
-
-// ---- text and rules ----------------------------------------------------------------------------------------------
-
-TEST(Fragment, TextRoundTrips) {
-  for (const char* text : {named, blocked, named_repair, opaque_repair, maps}) EXPECT_EQ(to_string(parsed(text)), text);
-  const auto message = [](const std::string& text) {
-    const Result<Kernel> kernel = parse_kernel(text, "k");
-    return kernel ? std::string() : kernel.error().text();
-  };
-  EXPECT_THAT(message(replaced(named, " unit m16n8k16", "")), HasSubstr("k:12"));
-  EXPECT_THAT(message(replaced(named, "+= a * b", "= a * b")), HasSubstr("expected '+='"));
-  EXPECT_THAT(message(replaced(named, "a * b unit", "a, b unit")), HasSubstr("expected '*'"));
-}
-
-std::string refusal(const std::string& text) {
-  const Result<void> result = verify(parsed(text));
-  return result ? std::string() : result.error().text();
-}
-
-TEST(Fragment, ProductsAreOfTheUnitsFragments) {
-  for (const char* text : {named, blocked, named_repair, opaque_repair, maps}) EXPECT_EQ(refusal(text), "");
-  // Lanes of k and m exchanged; another width; a register tile among opaque ones and the other way round.
-  EXPECT_THAT(refusal(replaced(named, "lane 4 @1 stride 2) m(lane 8 @4", "lane 4 @8 stride 2) m(lane 8 @1")),
-              HasSubstr("is not spread as in the fragment m16n8k16.a"));
-  EXPECT_THAT(refusal(replaced(named, "subgroup 32", "subgroup 64")), HasSubstr("for 32 lanes, the subgroup has 64"));
-  EXPECT_THAT(refusal(replaced(named, "unit m16n8k16", "unit m16n8k8")), HasSubstr("layouts of m16n8k8 are not known"));
-  EXPECT_THAT(refusal(replaced(named, "unit m16n8k16", "unit wmma")), HasSubstr("no shape of a matrix unit"));
-  EXPECT_THAT(refusal(replaced(named, "c += a * b", "c += b * a")), HasSubstr("not c[m, n], a[m, k] and b[k, n]"));
-  EXPECT_THAT(refusal(replaced(named, "c += a * b", "c += a * d")), HasSubstr("no tile 'd'"));
-  std::string mixed = replaced(named, "A: f16", "A: f32");
-  EXPECT_THAT(refusal(replaced(mixed, "tile a: f16", "tile a: bf16")), HasSubstr("no unit adds bf16 x f16 to f32"));
-  EXPECT_THAT(refusal(replaced(named, "  load c <- C0[m, n] width 2\n", "")), HasSubstr("before it is defined"));
-  EXPECT_THAT(refusal(replaced(blocked, "fragment m16n8k16.a", "fragment m16n16k16.a")),
-              HasSubstr("where the product"));
-  EXPECT_THAT(refusal(replaced(blocked, "fragment m16n8k16.a", "fragment m16n8k16.b")), HasSubstr("where the product"));
-  // Blocks that another subgroup holds.
-  EXPECT_THAT(refusal(replaced(blocked, "a m(reg 2 stride 16, subgroup 2 @1 stride 32)", "a m(reg 4 stride 16)")),
-              HasSubstr("over subgroups differently"));
-  std::string split = replaced(blocked, "b k(reg 2", "b k(subgroup 2 @1");
-  EXPECT_THAT(refusal(split), HasSubstr("another subgroup holds a part of 'b'"));
-}
-
-TEST(Fragment, OpaqueDeclarations) {
-  EXPECT_THAT(refusal(replaced(blocked, "m16n8k16.c", "m16n8k16.d")), HasSubstr("no kind of fragment"));
-  EXPECT_THAT(refusal(replaced(blocked, "m16n8k16.c m(reg 2 stride 16", "m16n8k16.c m(reg 4 stride 8")),
-              HasSubstr("takes matrices apart"));
-  EXPECT_THAT(refusal(replaced(blocked, "n(reg 2 stride 8)\n  load", "\n  load")), HasSubstr("cover 1 of 2"));
-  EXPECT_THAT(refusal(replaced(blocked, "tile b: f16", "tile b: f32")), HasSubstr("no unit takes f32 as b"));
-  EXPECT_THAT(refusal(replaced(maps, "subgroup 4 x 1", "subgroup 128 x 1")), HasSubstr("64 elements for 128 lanes"));
-}
-
-TEST(Fragment, OpaqueTilesTakeUniformMapsOnly) {
-  const auto with = [](const std::string& line) {
-    return refusal(replaced(opaque_repair, "  stage w <- c\n", line + "  stage w <- c\n"));
-  };
-  EXPECT_EQ(with("  c = c * 2.0\n"), "");
-  EXPECT_THAT(with("  c = c * r\n"), HasSubstr("repair by row (of 'r') of opaque fragment 'c'"));
-  EXPECT_THAT(with("  c = where(m < 5, c, 0.0)\n"), HasSubstr("mask by index of opaque fragment 'c'"));
-  EXPECT_THAT(with("  r max= c over n\n"), HasSubstr("row reduction of opaque fragment 'c'"));
-  EXPECT_THAT(with("  c += rows over k\n"), HasSubstr("row reduction of opaque fragment 'c'"));
-  EXPECT_THAT(with("  rows = c\n"), HasSubstr("a read by element of opaque fragment 'c'"));
-  EXPECT_THAT(with("  cross c lanes 1: c = a.c + b.c\n"), HasSubstr("an operation by element of opaque fragment 'c'"));
-  EXPECT_THAT(with("  store C[m, n] <- r = c\n"), HasSubstr("a read"));
-  // Loads and stores of whole matrices.
-  const auto stored = [](const std::string& from, const std::string& to) {
-    return refusal(replaced(opaque_repair, from, to));
-  };
-  EXPECT_THAT(stored("C[m, n] <- c = c", "C[m, n] <- c = c + 1.0"), HasSubstr("a computed store"));
-  EXPECT_THAT(stored("C[m, n] <- c = c", "C[m, n] <- c = c if m < 9"), HasSubstr("a predicate by element"));
-  EXPECT_THAT(stored("load a <- A[m, k]", "load a <- A[m, k % 16]"), HasSubstr("one stride per row"));
-  EXPECT_THAT(stored("buffer A: f16", "buffer A: f32"), HasSubstr("conversion (to f32)"));
-  // Another use, another type.
-  const std::string another =
-      replaced(opaque_repair, "  tile r:", "  tile x: f32[m=16, n=8] fragment m16n8k8.c\n  tile r:");
-  EXPECT_THAT(refusal(replaced(another, "  stage w <- c\n", "  x = c\n  stage w <- c\n")),
-              HasSubstr("conversion (to m16n8k8.c f32) of opaque fragment 'c'"));
-  // The usual rules hold for them too.
-  EXPECT_THAT(stored("  c = 0.0\n", ""), HasSubstr("'c' is read before it is defined"));
-  EXPECT_THAT(stored("  barrier\n  fetch rows", "  fetch rows"), HasSubstr("a barrier is missing"));
-}
-
-TEST(Fragment, EmittersRefuseMatrixUnits) {
-  for (const char* text : {named, maps}) {
-    const Result<void> possible = can_emit(expanded(text));
-    ASSERT_FALSE(possible);
-    EXPECT_EQ(possible.error().kind, ErrorKind::unsupported);
-    EXPECT_THAT(possible.error().message, HasSubstr("no emitter prints matrix units yet"));
-  }
-  const Result<ThreadProgram> program = expand(parsed(named));
-  ASSERT_TRUE(program);
-  EXPECT_EQ(count(*program, Kind::multiply), 1);
-  EXPECT_THAT(to_string(*program), HasSubstr("(c_0, c_1, c_2, c_3) += m16n8k16(a_0, a_1,"));
 }
 
 // ---- mutants -----------------------------------------------------------------------------------------------------

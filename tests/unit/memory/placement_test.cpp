@@ -157,11 +157,12 @@ TEST(PlacementFacts, PartialStatesMergeOverLanesAndSubgroups) {
   EXPECT_EQ(plan.find("exchange_1")->offset, 16 * 8 * 4);
 }
 
-TEST(PlacementFacts, TilesThatAreNotLiveTogetherCanShareBytes) {
+TEST(PlacementFacts, TilesShareBytesOnlyBehindABarrier) {
   const PlacementPlan apart = aicf::testing::planned(aicf::testing::placement_cases()[1]);
   const PlacementPlan shared = aicf::testing::planned(aicf::testing::placement_cases()[1], true);
   EXPECT_EQ(apart.workgroup_bytes, 640);
-  EXPECT_EQ(shared.workgroup_bytes, 320);  // k is read before v is staged, with a barrier between
+  // Lowering keeps no barrier between the last read of k and the staging of v, so they may not share bytes.
+  EXPECT_EQ(shared.workgroup_bytes, 640);
   // Both operands of a product are live together.
   EXPECT_EQ(aicf::testing::planned(aicf::testing::placement_cases()[4], true).workgroup_bytes,
             aicf::testing::planned(aicf::testing::placement_cases()[4]).workgroup_bytes);

@@ -167,7 +167,13 @@ class Verifier {
             fmt::format("{} reads '{}' as {}, it is {}", what, name, aicf::name(type), aicf::name(tile->type)));
       AICF_RETURN_IF_ERROR(deliverable(*tile, space));
       AICF_RETURN_IF_ERROR(readable(*tile, flow));
-      if (const auto found = flow.partial.find(name); found != flow.partial.end()) partial = partial | found->second;
+      if (const auto found = flow.partial.find(name); found != flow.partial.end()) {
+        partial = partial | found->second;
+        const Result<FetchPlan> plan = plan_fetch(*tile, space);
+        if (found->second.any() && plan && plan->kind != FetchPlan::Kind::own)
+          return error(
+              fmt::format("'{}' is a partial result, and another lane's part is read; a cross is missing", name));
+      }
     }
     return {};
   }

@@ -119,7 +119,11 @@ std::vector<Form> make_forms() {
       {"variance", rows, moment_data},
       {"weighted_spread", rows,
        with(exponential_data, {{"offset", {{"y", D::offset}}, false}, {"constant_y", {{"y", D::constant}}}})},
-      {"exponentials_about_the_mean", rows, with(row_data, {x("zeros", D::zeros)})},
+      // A row with −inf gives +inf where the graph gives NaN (README, "literal meaning"): not among its data.
+      {"exponentials_about_the_mean",
+       rows,
+       {normal, x("ascending", D::ascending), x("descending", D::descending), x("constant", D::constant),
+        x("nan", D::nan), x("zeros", D::zeros)}},
       // Not for sorted rows, whose cubes cancel.
       {"third_moment",
        rows,

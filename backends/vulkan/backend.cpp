@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "backends/vulkan/assemble.h"
@@ -82,6 +83,13 @@ class VulkanBackend final : public Backend {
     std::vector<ChosenSchedule> out;
     for (EvaluatedSchedule& e : found) {
       Schedule& s = e.scheduled.schedule;
+      if (std::isinf(s.predicted.total)) {
+        if (out.empty() && &e == &found.back())
+          return unsupported(fmt::format("a thread would make more than {} loop iterations, where {} stops",
+                                         model["most_iterations"], model.title),
+                             region.name);
+        continue;
+      }
       s.reasons.push_back(fmt::format("subgroup {} of {}", s.subgroup_size, model.title));
       s.reasons.push_back(fmt::format("limited by {}: {:.0f} of {:.0f} us", s.predicted.limit,
                                       s.predicted.microseconds[s.predicted.limit], s.predicted.total));

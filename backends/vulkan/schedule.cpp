@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "backends/vulkan/backend.h"
 
@@ -128,6 +129,11 @@ PredictedCost roofline_cost(std::span<const StaticCounts> kernels, const DeviceM
 }  // namespace
 
 PredictedCost vulkan_cost(std::span<const StaticCounts> kernels, const DeviceModel& model, bool first_run) {
+  // Some drivers end every loop of a thread after so many iterations in all: such a schedule computes something else.
+  const double most = model.value_or("most_iterations", std::numeric_limits<double>::infinity());
+  for (const StaticCounts& k : kernels)
+    if (k["iteration"] >= most) return {{}, std::numeric_limits<double>::infinity(), "loop iterations"};
+
   bool sum = model.features.contains("instruction_model") && model.features.at("instruction_model");
   PredictedCost cost = sum ? instruction_cost(kernels, model, first_run) : roofline_cost(kernels, model);
   double largest = -1;

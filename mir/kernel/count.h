@@ -25,7 +25,8 @@ struct StaticCounts {
   int subgroup_size = 1;
   int live = 0;  ///< largest number of scalars live at once
   std::int64_t shared_bytes = 0;
-  double buffer_bytes = 0;  ///< device bytes of the buffers, or of all accesses where those are fewer: moved at least once
+  double buffer_bytes =
+      0;  ///< device bytes of the buffers, or of all accesses where those are fewer: moved at least once
   double operator[](const std::string& key) const {
     auto it = counts.find(key);
     return it == counts.end() ? 0.0 : it->second;

@@ -72,10 +72,30 @@ Lowering::Lowering(const StreamingRegion& region, const Schedule& schedule)
     add_statements(s.finish);
   }
   kernel_.symbols.assign(symbols.begin(), symbols.end());
+  for (const TileDecl& t : region.tiles) names_.insert(t.name);
+  auto add_names = [&](const std::vector<StepStatement>& list) {
+    for (const StepStatement& x : list) names_.insert(x.name);
+  };
+  add_names(region.prologue);
+  add_names(region.epilogue);
+  for (const Stream& s : region.streams) {
+    for (const TileDecl& t : s.tiles) names_.insert(t.name);
+    for (const StateDecl& d : s.states) names_.insert(d.name);
+    add_names(s.step);
+    add_names(s.finish);
+  }
   for (const TileDecl& t : region.tiles) decls_[t.name] = &t;
   for (const Stream& s : region.streams) {
     stream_axes_.insert(s.axis);
     for (const TileDecl& t : s.tiles) decls_[t.name] = &t;
+  }
+}
+
+// A name that nothing of the region has.
+std::string Lowering::temporary() {
+  for (;;) {
+    std::string name = fmt::format("t{}", temp_count_++);
+    if (!names_.contains(name)) return name;
   }
 }
 
@@ -193,7 +213,7 @@ Expr Lowering::hoist(KernelBody& body, const Expr& e, const std::set<std::string
       operand = &t;
     }
     if (operand && operand->space == Space::workgroup) return hoist_args(body, e, user_axes);
-    std::string name = fmt::format("t{}", temp_count_++);
+    std::string name = temporary();
     std::vector<std::string> axes;
     for (const Axis& a : region_.axes)
       if (own.contains(a.name)) axes.push_back(a.name);
@@ -253,7 +273,7 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
     if (tile(a) > 1 && std::ranges::none_of(values_of(value), has)) bare.push_back(a);
   }
   if (!bare.empty() && values_of(value).empty()) {
-    std::string counted = fmt::format("t{}", temp_count_++);
+    std::string counted = temporary();
     declare(counted, e.type(), bare);
     KernelOp spread;
     spread.kind = KernelOp::Kind::compute;
@@ -263,7 +283,7 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
     value = Expr::value(counted, e.type());
   } else if (!bare.empty()) {
     // The operands are the same at every coordinate of the axis: spread the whole body over it.
-    std::string spread_name = fmt::format("t{}", temp_count_++);
+    std::string spread_name = temporary();
     std::vector<std::string> spread_axes = axes;
     for (const std::string& a : over)
       if (!contains(spread_axes, a)) spread_axes.push_back(a);
@@ -360,7 +380,7 @@ Expr Lowering::guarded(KernelBody& body, const Expr& e, ReduceOp op, const std::
       if (best < factors.size() && others_zero_filled) {
         std::set<std::string> own = varying(factors[best]);
         Expr masked = Expr::select(in, factors[best], Expr::constant(factors[best].type(), 0));
-        std::string name = fmt::format("t{}", temp_count_++);
+        std::string name = temporary();
         std::vector<std::string> axes;
         for (const Axis& a : region_.axes)
           if (own.contains(a.name)) axes.push_back(a.name);

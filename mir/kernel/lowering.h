@@ -20,6 +20,7 @@ class Lowering {
 
  private:
   // lower.cpp: axes, distributions, expressions, loads
+  std::string temporary();
   std::int64_t tile(const std::string& axis) const;
   bool padded(const std::string& axis) const;               ///< the last tile may pass the extent
   bool looped(const std::string& axis) const;               ///< more than one tile
@@ -77,6 +78,7 @@ class Lowering {
   std::map<std::size_t, std::set<std::string>> moved_;  ///< repair group → references that moved since its last repair
   std::list<TileDecl> first_tiles_;                     ///< loads at a stream's first coordinate
   int temp_count_ = 0;
+  std::set<std::string> names_;  ///< of the region's tiles, states and statements
   std::int64_t lanes_used_ = 1;
 };
 

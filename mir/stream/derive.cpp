@@ -142,9 +142,11 @@ std::variant<StreamingRegion, Refusal> derive(const Region& region, const Derive
     const Problem problem(wide, axis);
     auto outcome = Derivation(problem, options).run();
     if (std::holds_alternative<StreamingRegion>(outcome)) {
-      const auto valid = verify(std::get<StreamingRegion>(outcome));
-      AICF_CHECK(valid.has_value(), "derivation of '" + region.name + "': " + (valid ? "" : valid.error().text()) +
-                                        "\n" + to_string(std::get<StreamingRegion>(outcome)));
+      // A form that does not verify is no form: the region falls apart instead of computing something else.
+      if (const auto valid = verify(std::get<StreamingRegion>(outcome)); !valid) {
+        if (!first) first = Refusal{region.origin, "consistent axes", valid.error().text()};
+        continue;
+      }
       return outcome;
     }
     if (!first) first = std::get<Refusal>(outcome);

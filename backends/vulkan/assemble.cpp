@@ -5,7 +5,6 @@
 #include <glslang/Public/resource_limits_c.h>
 
 #include <charconv>
-#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -21,10 +20,6 @@ constexpr spv_target_env kEnvironment = SPV_ENV_VULKAN_1_1;
 constexpr int kVersion = 450;
 
 using Words = std::vector<std::uint32_t>;
-
-double milliseconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// glslang's tables are made once and live until exit; compilation itself keeps its state per shader and thread.
 void initialise_glslang() {
@@ -149,17 +144,11 @@ Result<void> validate(const Words& module, const std::string& place) {
 
 Result<std::string> assemble_glsl(const std::string& glsl, const std::string& kernel_name, std::string* log) {
   const std::string place = fmt::format("SPIR-V of kernel '{}'", kernel_name);
-  const auto start = std::chrono::steady_clock::now();
   AICF_TRY(const Words compiled, compile(glsl, kernel_name));
-  const double compiled_at = milliseconds_since(start);
   AICF_TRY(const Words optimised, optimise(compiled, place));
-  const double optimised_at = milliseconds_since(start);
   AICF_RETURN_IF_ERROR(validate(optimised, place));
-  if (log) {
-    *log += fmt::format("glslang {} words in {:.1f} ms; spirv-opt {} words in {:.1f} ms; spirv-val {:.1f} ms\n",
-                        compiled.size(), compiled_at, optimised.size(), optimised_at - compiled_at,
-                        milliseconds_since(start) - optimised_at);
-  }
+  // No times: the log is kept in packages, which are the same for the same input.
+  if (log) *log += fmt::format("glslang {} words; spirv-opt {} words\n", compiled.size(), optimised.size());
   return std::string(reinterpret_cast<const char*>(optimised.data()), optimised.size() * sizeof(std::uint32_t));
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 /// Exit status of the command, run in `folder` with nothing else in reach by a relative path.
 int command(const std::filesystem::path& folder, std::vector<std::string> arguments) {
+  std::fflush(nullptr);  // what is buffered is written once, not again by the child
   const pid_t child = ::fork();
   if (child == 0) {
     arguments.insert(arguments.begin(), "aicf");

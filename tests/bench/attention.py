@@ -283,7 +283,7 @@ def table(case):
         if "launches" in r:
             note += f"{r['launches']} launch{'es' if r['launches'] > 1 else ''}, intermediates {r['arena'] / 2**20:.1f} MiB"
         else:
-            note += r.get("note", "")
+            note += r.get("note", "").replace("|", "/")[:160]
         error = f"{r['error']:.1e}" if "error" in r else "–"
         if not r["ms"]:
             lines.append(f"| {title} | – | | | | | {r['first_s']:.1f} | {error} | {note} |")

@@ -73,8 +73,9 @@ class GlslPrinter final : public SourcePrinter {
   std::string float_constant(double value) override;
   std::string call(const Expr& e, const std::vector<std::string>& args) override;
   std::string cast(DType from, DType to, const std::string& arg) override;
-  std::string times_zero(const std::string& other, bool negative_zero) override {
-    return fmt::format("{}({}, {})", functions_.use("aicf_times_zero"), other, negative_zero ? "0x80000000u" : "0u");
+  std::string with_zero(Op op, int zero, const std::string& other, bool negative_zero) override {
+    const char* name = op == Op::mul ? "aicf_times_zero" : zero == 1 ? "aicf_over_zero" : "aicf_zero_over";
+    return fmt::format("{}({}, {})", functions_.use(name), other, negative_zero ? "0x80000000u" : "0u");
   }
   void print_load(const ThreadStatement& s) override;
   void print_store(const ThreadStatement& s) override;

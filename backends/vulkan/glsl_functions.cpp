@@ -47,6 +47,22 @@ float aicf_times_zero(float x, uint sign) {
   return (bits & 0x7f800000u) == 0x7f800000u ? aicf_nan : uintBitsToFloat((bits ^ sign) & 0x80000000u);
 }
 )"},
+    Function{"aicf_over_zero", "aicf_nan", R"(
+// x / 0.0: compilers fold it, to nothing at all on some.
+float aicf_over_zero(float x, uint sign) {
+  uint bits = floatBitsToUint(x);
+  uint size = bits & 0x7fffffffu;
+  return size == 0u || size > 0x7f800000u ? aicf_nan : uintBitsToFloat(((bits ^ sign) & 0x80000000u) | 0x7f800000u);
+}
+)"},
+    Function{"aicf_zero_over", "aicf_nan", R"(
+// 0.0 / x: compilers take it for 0, though x may be zero or NaN.
+float aicf_zero_over(float x, uint sign) {
+  uint bits = floatBitsToUint(x);
+  uint size = bits & 0x7fffffffu;
+  return size == 0u || size > 0x7f800000u ? aicf_nan : uintBitsToFloat((bits ^ sign) & 0x80000000u);
+}
+)"},
     Function{"aicf_erf", "", R"(
 // Absolute error below 3e-7, from exp; |x| < 1: x times a polynomial in x^2 (1e-9), else 1 - exp(polynomial) (2e-8).
 float aicf_erf(float x) {

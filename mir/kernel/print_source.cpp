@@ -196,7 +196,7 @@ SourcePrinter::Text SourcePrinter::print_integer_division(const Expr& e) {
       Precedence::multiplicative};
 }
 
-std::string SourcePrinter::times_zero(const std::string&, bool) {
+std::string SourcePrinter::with_zero(Op, int, const std::string&, bool) {
   return {};
 }
 
@@ -304,18 +304,19 @@ SourcePrinter::Text SourcePrinter::print_operation(const Expr& e) {
     case Op::sub:
       return left_to_right("-", Precedence::additive);
     case Op::mul:
+    case Op::div:
       for (const int zero : {0, 1}) {
         if (!floats || !args[zero].is_constant(0)) continue;
-        std::string product = times_zero(text(args[1 - zero]), std::signbit(args[zero].number()));
-        if (!product.empty()) return {std::move(product)};
+        std::string result = with_zero(e.op(), zero, text(args[1 - zero]), std::signbit(args[zero].number()));
+        if (!result.empty()) return {std::move(result)};
       }
-      return left_to_right("*", Precedence::multiplicative);
-    case Op::div:
+      if (e.op() == Op::mul) return left_to_right("*", Precedence::multiplicative);
       if (floats || args[1].as_int().value_or(0) != 0) return left_to_right("/", Precedence::multiplicative);
       break;
     case Op::floordiv:
     case Op::mod:
       if (!floats) return print_integer_division(e);
+      if (args[1].is_constant(0)) return print_constant(Expr::constant(e.type(), std::nan("")));
       break;
     case Op::lt:
       return comparison("<", Precedence::relational);

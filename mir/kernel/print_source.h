@@ -58,9 +58,9 @@ class SourcePrinter {
   virtual void print_store(const ThreadStatement& statement) = 0;
   virtual std::string shuffle(const ThreadStatement& statement, const std::string& value) = 0;
   virtual std::string barrier() const = 0;
-  /// A product with the constant zero as a primary expression, or "" for the plain product: some compilers drop the
-  /// other factor, even where it is NaN or infinite.
-  virtual std::string times_zero(const std::string& other, bool negative_zero);
+  /// `op` (mul or div) with the constant zero as argument `zero`, the other one printed, as a primary expression; or ""
+  /// for the plain operation: some compilers fold these, even where the other argument is NaN, infinite or zero.
+  virtual std::string with_zero(Op op, int zero, const std::string& other, bool negative_zero);
 
   // ---- for languages ----
   std::string text(const Expr& e, Precedence at_least = Precedence::ternary);

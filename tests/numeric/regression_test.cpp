@@ -1,0 +1,100 @@
+// Graphs that once gave wrong results or aborted, on devices against the float64 meaning, fused and unfused.
+
+#include <cmath>
+
+#include "tests/numeric/harness.h"
+
+namespace aicf::numeric {
+namespace {
+
+struct Graph {
+  const char* name;
+  const char* text;
+};
+void PrintTo(const Graph& g, std::ostream* out) {
+  *out << g.name;
+}
+
+const Graph graphs[] = {
+    // Both operands of the inner product were spread over lanes along its axis, and the parts were not added up.
+    {"spread_operands", R"(g(Q: f32[2, 9, 8], K: f32[2, 11, 8], V: f32[2, 11, 12]) -> o
+o = ReduceSum(MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), V), keepdims=0)
+)"},
+    // Weighing a region took it apart again and again.
+    {"largest_weight", R"(g(Q: f32[2, 9, 8], K: f32[2, 11, 8]) -> o
+o = ReduceMax(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), [1], keepdims=0)
+)"},
+    {"distance_scores", R"(g(Q: f32[2, 9, 8], K: f32[2, 11, 8], V: f32[2, 11, 12]) -> o
+d = Sub(Unsqueeze(Q, [2]), Unsqueeze(K, [1]))
+o = MatMul(Softmax(Neg(ReduceSum(Mul(d, d), [-1], keepdims=0))), V)
+)"},
+    {"empty_product", R"(g(Q: f32[2, 3, 0], K: f32[2, 5, 0], V: f32[2, 5, 8]) -> o
+o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), V)
+)"},
+    // A vector read from workgroup memory kept only the words that were used.
+    {"columns_63", R"(g(Q: f32[1, 2, 33, 63], K: f32[1, 2, 37, 63], V: f32[1, 2, 37, 63]) -> o
+o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
+)"},
+    // No schedule holds one row of it: the region falls apart.
+    {"columns_256", R"(g(Q: f32[1, 2, 5, 256], K: f32[1, 2, 17, 256], V: f32[1, 2, 17, 256]) -> o
+o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
+)"},
+    {"place_of_the_largest", R"(g(s: f32[2, 9, 11]) -> a
+a = ArgMax(s, axis=-1, keepdims=0)
+)"},
+    // A value of the model had the name of a temporary.
+    {"value_named_t1", R"(g(Q: f32[1, 17, 8], K: f32[1, 8, 8], V: f32[1, 8, 3]) -> o, t1
+t1 = MatMul(Q, Transpose(K, perm=[0, 2, 1]))
+o = MatMul(Sub(t1, ReduceMean(t1, [1, 2])), V)
+)"},
+    // The largest of values whose own maximum varies along a reduced axis.
+    {"two_axes", R"(g(x: f32[2, 5, 7]) -> o
+o = ReduceLogSumExp(Softmax(x), [1, 2])
+)"},
+    // Drivers fold divisions by a constant zero.
+    {"over_zero", R"(g(x: f32[9]) -> a, b, c
+a = Div(x, 0.0)
+b = Div(0.0, x)
+c = Mul(x, 0.0)
+)"},
+};
+
+// Deterministic values in [-2, 2] with a zero among them.
+Tensor values(const SemanticInput& input) {
+  std::vector<std::int64_t> shape;
+  for (const Expr& d : input.shape) shape.push_back(*d.as_int());
+  Tensor t(input.type, shape);
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, static_cast<double>((7 * i + 1) % 33 - 16) / 8);
+  return t;
+}
+
+class Regression : public ::testing::TestWithParam<Graph> {
+ protected:
+  void check(const char* device) const {
+    NUMERIC_TRY(Place place, open_place(device));
+    NUMERIC_TRY(SemanticGraph semantic, parse_semantic(GetParam().text, GetParam().name));
+    NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
+    NamedTensors inputs;
+    for (const SemanticInput& i : model.semantic.inputs) inputs[i.name] = values(i);
+    NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
+    for (const bool fuse : {true, false}) {
+      CompileOptions options;
+      options.fuse = fuse;
+      NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}, options));
+      EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5)) << (fuse ? "fused" : "unfused");
+    }
+  }
+};
+
+TEST_P(Regression, Lavapipe) {
+  check(lavapipe);
+}
+TEST_P(Regression, Emulation) {
+  check(emulation);
+}
+
+INSTANTIATE_TEST_SUITE_P(Graphs, Regression, ::testing::ValuesIn(graphs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace aicf::numeric

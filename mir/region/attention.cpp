@@ -136,6 +136,13 @@ void detect_attention(Region& region) {
         for (const std::string& x : inner.axes)
           if (x != kv && !a.contains(x)) q_axis = x;
       }
+      // Weights normalised over anything but the keys of a row are another operation.
+      bool by_row = std::ranges::all_of(region.statements, [&](const Statement& r) {
+        bool between = r.name != inner.name && r.name != outer->name && !r.over.empty() &&
+                       depends_on(region, r, inner.name) && depends_on(region, *outer, r.name);
+        return !between || r.over == std::vector<std::string>{kv};
+      });
+      if (!by_row) continue;
       roles.normalised_axis = kv;
       describe_programs(region, inner, kv, roles);
       std::vector<std::pair<std::string, std::string>> wanted{{q_axis, "q"}, {kv, "kv"}, {d, "d"}};

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
+#include <new>
+#include <system_error>
 
 #include "tools/aicf/command.h"
 
@@ -102,13 +105,26 @@ int main(int argc, char** argv) {
   }
 
   if (o.cache == "off") setenv("AICF_CACHE", "off", 1);
-  aicf::Result<int> status = devices->parsed()   ? aicf::command::devices(o)
-                             : compile->parsed() ? aicf::command::compile(o)
-                             : run->parsed()     ? aicf::command::run(o)
-                             : verify->parsed()  ? aicf::command::verify(o)
-                             : compare->parsed() ? aicf::command::compare_plans(o)
-                             : explain->parsed() ? aicf::command::explain(o)
-                                                 : aicf::command::bench(o);
+  auto run_command = [&]() -> aicf::Result<int> {
+    return devices->parsed()   ? aicf::command::devices(o)
+           : compile->parsed() ? aicf::command::compile(o)
+           : run->parsed()     ? aicf::command::run(o)
+           : verify->parsed()  ? aicf::command::verify(o)
+           : compare->parsed() ? aicf::command::compare_plans(o)
+           : explain->parsed() ? aicf::command::explain(o)
+                               : aicf::command::bench(o);
+  };
+  // What the standard library throws where the machine fails: an allocation, or output that cannot be written.
+  aicf::Result<int> status = 0;
+  try {
+    status = run_command();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      status = aicf::run_failure("the output cannot be written");
+  } catch (const std::bad_alloc&) {
+    status = aicf::run_failure("out of memory");
+  } catch (const std::system_error& e) {
+    status = aicf::run_failure(fmt::format("the output cannot be written: {}", e.code().message()));
+  }
   if (status) return *status;
   const aicf::Diagnostic& d = status.error();
   const int code = d.kind == aicf::ErrorKind::unsupported ? aicf::command::not_supported

@@ -25,6 +25,12 @@ Result<int> verify(const Options& given) {
   std::vector<std::pair<std::string, NamedTensors>> results{{"reference", reference}};
   if (!options.expect.empty()) {
     AICF_TRY(NamedTensors expected, read_tensors(options.expect));
+    std::string held;
+    for (const auto& [name, t] : expected) held += (held.empty() ? "" : ", ") + name;
+    for (const auto& [name, t] : reference)
+      if (!expected.contains(name))
+        return bad_input(fmt::format("no tensor '{}'; there are: {}", name, held), options.expect);
+    std::erase_if(expected, [&](const auto& e) { return !reference.contains(e.first); });
     say("reference against " + options.expect, compare(reference, expected), devices, {{"device", "reference"}});
     reference = expected;
   }

@@ -188,6 +188,15 @@ class Parser {
     return {};
   }
 
+  /// "for axis_tile in grid: " before a base of the whole kernel, taken off; false where text is something else.
+  bool take_grid_loop(std::string_view& text) const {
+    std::string_view rest = text;
+    if (!take_word(rest, "for") || !take_name(rest)) return false;
+    if (!take_word(rest, "in") || !take_word(rest, "grid") || !rest.starts_with(':')) return false;
+    text = trimmed(rest.substr(1));
+    return true;
+  }
+
   /// "name[index, …]" at the start of text, taken off.
   Result<std::pair<std::string, std::vector<Expr>>> access(std::string_view& text, const Order& order) const {
     AICF_TRY(const std::string name, take_name(text));
@@ -234,7 +243,8 @@ class Parser {
       } else if (take_word(text, "axes")) {
         AICF_TRY(const auto axes, names(text));
         words_.axes.insert(axes.begin(), axes.end());
-      } else if (take_word(text, "base")) {
+      } else if (take_grid_loop(text)) {
+        if (!take_word(text, "base")) return error("expected 'base axis = …' after 'in grid:'");
         AICF_TRY(const std::string axis, take_name(text));
         words_.axes.insert(axis);
       } else if (take_word(text, "tile")) {
@@ -353,7 +363,8 @@ class Parser {
         if (*high != "?") {
           AICF_TRY(range.high, integer(*high));
         }
-      } else if (take_word(text, "base")) {
+      } else if (take_grid_loop(text)) {
+        if (!take_word(text, "base")) return error("expected 'base axis = …' after 'in grid:'");
         AICF_RETURN_IF_ERROR(base(text, kernel_.bases));
       } else if (take_word(text, "buffer")) {
         AICF_RETURN_IF_ERROR(buffer(text));

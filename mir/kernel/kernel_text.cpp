@@ -164,7 +164,8 @@ class Printer {
       const auto side = [](const std::optional<std::int64_t>& n) { return n ? std::to_string(*n) : std::string("?"); };
       line(1, fmt::format("range {} {} .. {}", quoted(name), side(range.low), side(range.high)));
     }
-    for (const auto& [axis, e] : kernel_.bases) line(1, base(axis, e));
+    for (const auto& [axis, e] : kernel_.bases)
+      line(1, fmt::format("for {} in grid: {}", quoted(axis + "_tile"), base(axis, e)));
     for (const KernelBuffer& b : kernel_.buffers) {
       line(1, fmt::format("buffer {}: {}[{}]{}", quoted(b.name), name(b.type), list(b.shape, sizes_first),
                           b.written ? " written" : ""));

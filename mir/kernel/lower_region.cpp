@@ -153,7 +153,16 @@ Result<void> Lowering::update(KernelBody& body, const StepStatement& s, const St
     for (std::size_t g = 0; g < stream.repairs.size(); ++g)
       if (contains(stream.repairs[g].references, s.name)) moved_[g].insert(s.name);
   }
-  accumulate(body, s.name, s.reduce, s.axes, over, e, s.over.empty() ? "update" : "accumulate");
+  // What has axes beyond the states that repair it gathers a product of this step's tile; the others say where the row stands.
+  bool gathers = s.reduce == ReduceOp::sum && !is_reference;
+  for (const RepairGroup& g : stream.repairs) {
+    if (!contains(g.states, s.name)) continue;
+    for (const std::string& r : g.references) {
+      auto reference = std::ranges::find(stream.states, r, &StateDecl::name);
+      if (reference != stream.states.end() && reference->axes.size() == s.axes.size()) gathers = false;
+    }
+  }
+  accumulate(body, s.name, s.reduce, s.axes, over, e, gathers ? "accumulate" : "update");
   return {};
 }
 

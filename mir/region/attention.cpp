@@ -192,7 +192,7 @@ std::map<std::string, std::string> usual_names(const Region& region, const Strea
     }
     // s is what the maximum reads, p what the sums read.
     for (const StepStatement& x : s.step) {
-      if (x.kind == StepStatement::Kind::local && !x.over.empty()) names[x.name] = "qk";
+      if (x.kind == StepStatement::Kind::local && !x.over.empty()) names[x.name] = "score";
     }
     for (const StepStatement& x : s.step) {
       if (x.kind != StepStatement::Kind::update || x.body.op() != Op::value) continue;

@@ -388,6 +388,11 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           break;
         }
       }
+      for (const CertificateEntry& e : planned->streaming.certificate.entries) {
+        if (e.law != "passes") continue;
+        const Statement* waits = planned->region.find(e.statement);
+        said.push_back({waits ? waits->origin : planned->region.origin, "one pass", e.condition});
+      }
       if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
       return Formed{std::move(*planned), std::move(members)};
     }

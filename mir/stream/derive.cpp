@@ -6,6 +6,7 @@
 
 #include "mir/region/label.h"
 #include "mir/stream/assemble.h"
+#include "mir/stream/factors.h"
 
 namespace aicf {
 namespace {
@@ -139,11 +140,14 @@ std::variant<StreamingRegion, Refusal> derive(const Region& region, const Derive
   const Region wide = widen(region);
   std::optional<Refusal> first;
   for (const std::string& axis : candidates(wide, options)) {
-    const Problem problem(wide, axis);
+    std::vector<CertificateEntry> placed;
+    const Problem problem(place_factors(wide, axis, placed), axis);
     auto outcome = Derivation(problem, options).run();
-    if (std::holds_alternative<StreamingRegion>(outcome)) {
+    if (auto* derived = std::get_if<StreamingRegion>(&outcome)) {
+      auto& entries = derived->certificate.entries;
+      entries.insert(entries.begin(), placed.begin(), placed.end());
       // A form that does not verify is no form: the region falls apart instead of computing something else.
-      if (const auto valid = verify(std::get<StreamingRegion>(outcome)); !valid) {
+      if (const auto valid = verify(*derived); !valid) {
         if (!first) first = Refusal{region.origin, "consistent axes", valid.error().text()};
         continue;
       }

@@ -71,12 +71,21 @@ def write_case(name, folder):
     rng = np.random.default_rng(20250)
     shapes = {"q": [1, heads, queries, d], "k": [1, heads, keys, d], "v": [1, heads, keys, d]}
     inputs = {n: rng.standard_normal(s, dtype=np.float32) for n, s in shapes.items()}
+    # The TorchScript exporter's form: the root of the scale, computed from q's shape, on either side of the product.
+    ints = lambda n, *v: numpy_helper.from_array(np.array(v, np.int64), n)
+    constants = [ints("last", -1), ints("end", np.iinfo(np.int64).max), numpy_helper.from_array(np.float32(1), "one")]
     nodes = [
+        helper.make_node("Shape", ["q"], ["shape"]),
+        helper.make_node("Slice", ["shape", "last", "end"], ["columns_of_q"]),
+        helper.make_node("Cast", ["columns_of_q"], ["d"], to=TensorProto.FLOAT),
+        helper.make_node("Sqrt", ["d"], ["root_of_d"]),
+        helper.make_node("Div", ["one", "root_of_d"], ["scale"]),
+        helper.make_node("Sqrt", ["scale"], ["root_of_scale"]),
         helper.make_node("Transpose", ["k"], ["kt"], perm=[0, 1, 3, 2]),
-        helper.make_node("MatMul", ["q", "kt"], ["scores"]),
-        helper.make_node("Mul", ["scores", "scale"], ["scaled"]),
+        helper.make_node("Mul", ["q", "root_of_scale"], ["scaled_q"]),
+        helper.make_node("Mul", ["kt", "root_of_scale"], ["scaled_k"]),
+        helper.make_node("MatMul", ["scaled_q", "scaled_k"], ["scaled"]),
     ]
-    constants = [numpy_helper.from_array(np.float32(1 / np.sqrt(d)), "scale")]
     last = "scaled"
     if causal:  # as exporters write it: positions compared, -inf where a key lies ahead
         rows, columns = np.arange(queries, dtype=np.int64)[:, None], np.arange(keys, dtype=np.int64)[None, :]

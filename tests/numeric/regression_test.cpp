@@ -1,5 +1,6 @@
 // Graphs that once gave wrong results or aborted, on devices against the float64 meaning, fused and unfused.
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/numeric/harness.h"
@@ -91,6 +92,27 @@ TEST_P(Regression, Lavapipe) {
 }
 TEST_P(Regression, Emulation) {
   check(emulation);
+}
+
+// What takes a second pass says which law forbids one, and at which node; the result is right all the same.
+TEST(SecondPass, NamesNodeAndLaw) {
+  const char* text = R"(g(x: f32[3, 37]) -> peak
+peak = ReduceMax(Sin(Mul(x, ReduceMean(x, [1]))), [1], keepdims=0)
+)";
+  NUMERIC_TRY(Place place, open_place(lavapipe));
+  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(text, "peak"));
+  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
+  NamedTensors inputs;
+  for (const SemanticInput& i : model.semantic.inputs) inputs[i.name] = values(i);
+  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
+  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
+  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
+  ASSERT_EQ(outcome.compiled.refusals.size(), 1u);
+  const Refusal& refusal = outcome.compiled.refusals.front();
+  EXPECT_EQ(refusal.law, "one pass");
+  EXPECT_NE(std::ranges::find(refusal.nodes, "peak"), refusal.nodes.end());
+  EXPECT_NE(refusal.reason.find("monotone"), std::string::npos) << refusal.reason;
+  EXPECT_NE(refusal.reason.find("sin"), std::string::npos) << refusal.reason;
 }
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Regression, ::testing::ValuesIn(graphs),

@@ -48,7 +48,7 @@ void main() {
   for (int kv_tile = 0; kv_tile < 11; ++kv_tile) {
     int base_kv = kv_tile;
     float m_old = m;
-    float qk = 0.0;
+    float score = 0.0;
     float k_0, k_1, k_2, k_3;
     int K_at = 4 * base_kv;
     {
@@ -58,16 +58,16 @@ void main() {
       k_0 = uintBitsToFloat(aicf_v_0.x); k_1 = uintBitsToFloat(aicf_v_0.y);
       k_2 = uintBitsToFloat(aicf_v_1.x); k_3 = uintBitsToFloat(aicf_v_1.y);
     }
-    // qk
-    qk += q_0 * k_0;
-    qk += q_1 * k_1;
-    qk += q_2 * k_2;
-    qk += q_3 * k_3;
+    // score
+    score += q_0 * k_0;
+    score += q_1 * k_1;
+    score += q_2 * k_2;
+    score += q_3 * k_3;
     float mask_n1;
     int mask_at = 11 * q_at + base_kv;
     mask_n1 = mask[mask_at];
     // s
-    float s = qk + mask_n1;
+    float s = score + mask_n1;
     // update
     m = aicf_maxnum(m, s);
     // m_safe
@@ -92,7 +92,7 @@ void main() {
       v_0 = uintBitsToFloat(aicf_v_0.x); v_1 = uintBitsToFloat(aicf_v_0.y);
       v_2 = uintBitsToFloat(aicf_v_1.x); v_3 = uintBitsToFloat(aicf_v_1.y);
     }
-    // update
+    // accumulate
     o_0 += p * v_0;
     o_1 += p * v_1;
     o_2 += p * v_2;

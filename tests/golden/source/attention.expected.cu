@@ -24,10 +24,10 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
   for (int kv_tile = 0; kv_tile < 11; kv_tile += 4) {
     int base_kv = kv_tile;
     float m_old = m;
-    float qk_0 = 0.0f;
-    float qk_1 = 0.0f;
-    float qk_2 = 0.0f;
-    float qk_3 = 0.0f;
+    float score_0 = 0.0f;
+    float score_1 = 0.0f;
+    float score_2 = 0.0f;
+    float score_3 = 0.0f;
     float k_0, k_1, k_2, k_3, k_4, k_5, k_6, k_7, k_8, k_9, k_10, k_11, k_12, k_13, k_14, k_15;
     int K_at = 4 * base_kv;
     aicf_ld_global4(K, K_at, k_0, k_1, k_2, k_3);
@@ -38,23 +38,23 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     if (t) {
       aicf_ld_global4(K, K_at + 12, k_12, k_13, k_14, k_15);
     }
-    // qk
-    qk_0 += q_0 * k_0;
-    qk_1 += q_0 * k_4;
-    qk_2 += q_0 * k_8;
-    qk_3 += q_0 * k_12;
-    qk_0 += q_1 * k_1;
-    qk_1 += q_1 * k_5;
-    qk_2 += q_1 * k_9;
-    qk_3 += q_1 * k_13;
-    qk_0 += q_2 * k_2;
-    qk_1 += q_2 * k_6;
-    qk_2 += q_2 * k_10;
-    qk_3 += q_2 * k_14;
-    qk_0 += q_3 * k_3;
-    qk_1 += q_3 * k_7;
-    qk_2 += q_3 * k_11;
-    qk_3 += q_3 * k_15;
+    // score
+    score_0 += q_0 * k_0;
+    score_1 += q_0 * k_4;
+    score_2 += q_0 * k_8;
+    score_3 += q_0 * k_12;
+    score_0 += q_1 * k_1;
+    score_1 += q_1 * k_5;
+    score_2 += q_1 * k_9;
+    score_3 += q_1 * k_13;
+    score_0 += q_2 * k_2;
+    score_1 += q_2 * k_6;
+    score_2 += q_2 * k_10;
+    score_3 += q_2 * k_14;
+    score_0 += q_3 * k_3;
+    score_1 += q_3 * k_7;
+    score_2 += q_3 * k_11;
+    score_3 += q_3 * k_15;
     float mask_0, mask_1, mask_2, mask_3;
     int mask_at = 11 * q_at + base_kv;
     mask_0 = aicf_ld_global(mask, mask_at);
@@ -65,10 +65,10 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
       mask_3 = aicf_ld_global(mask, mask_at + 3);
     }
     // s
-    float s_0 = qk_0 + mask_0;
-    float s_1 = qk_1 + mask_1;
-    float s_2 = qk_2 + mask_2;
-    float s_3 = qk_3 + mask_3;
+    float s_0 = score_0 + mask_0;
+    float s_1 = score_1 + mask_1;
+    float s_2 = score_2 + mask_2;
+    float s_3 = score_3 + mask_3;
     // update
     m = aicf_fmax(m, base_kv < 11 ? s_0 : -aicf_inf());
     m = aicf_fmax(m, base_kv + 1 < 11 ? s_1 : -aicf_inf());
@@ -107,7 +107,7 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     float t1_1 = base_kv + 1 < 11 ? p_1 : 0.0f;
     float t1_2 = base_kv + 2 < 11 ? p_2 : 0.0f;
     float t1_3 = base_kv + 3 < 11 ? p_3 : 0.0f;
-    // update
+    // accumulate
     o_0 += t1_0 * v_0;
     o_1 += t1_0 * v_4;
     o_2 += t1_0 * v_8;

@@ -27,7 +27,7 @@ void main() {
     int r0_at = base_r0 + lane;
     int x_at = 40 * base_i0 + r0_at;
     x_n1 = x[x_at];
-    // update
+    // accumulate
     y_n1 += exp(x_n1);
   }
   // merge partial states

@@ -19,7 +19,7 @@ reduction_0(const float* __restrict__ x, float* __restrict__ y, int rows, int wo
     if (in_x) {
       aicf_ld_global2(x, x_at, x_0, x_1);
     }
-    // update
+    // accumulate
     y_n1 += r0_at < 40 ? aicf_exp(x_0) : 0.0f;
     y_n1 += r0_at + 1 < 40 ? aicf_exp(x_1) : 0.0f;
   }

@@ -103,7 +103,7 @@ void main() {
       v[0] = vec4(v_stage_0, v_stage_1, v_stage_2, v_stage_3);
     }
     barrier();
-    // update
+    // accumulate
     float v_v0, v_v1, v_v2, v_v3;
     {
       const vec4 aicf_v = v[0];

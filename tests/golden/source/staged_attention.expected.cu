@@ -109,7 +109,7 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     float t1_1 = base_kv + 1 < 11 ? p_1 : 0.0f;
     float t1_2 = base_kv + 2 < 11 ? p_2 : 0.0f;
     float t1_3 = base_kv + 3 < 11 ? p_3 : 0.0f;
-    // update
+    // accumulate
     float v_v0, v_v1, v_v2, v_v3;
     aicf_ld_shared4(v, 0, v_v0, v_v1, v_v2, v_v3);
     o_0 += t1_0 * v_v0;

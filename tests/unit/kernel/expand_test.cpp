@@ -150,7 +150,7 @@ TEST(Expand, SplitKeysMergeAcrossLanesAndSubgroups) {
 TEST(Expand, CrossBetweenSubgroups) {
   // Two totals over 64 elements each: 8 lanes and 4 subgroups, mean and sum merged together.
   const char* text = R"(kernel totals work_items 2 subgroup 8 x 4
-  base r = workgroup
+  for r_tile in grid: base r = workgroup
   buffer X: f32[2, 64]
   buffer out: f32[2] written
   buffer top: f32[2] written
@@ -185,7 +185,7 @@ TEST(Expand, OperandsMoveBetweenLanes) {
   // out[i, j] = x[i] - x[j]: x is held once over the lanes and needed by row (own lane) and by column (constant lane);
   // z is needed where the lane bits are permuted.
   const char* text = R"(kernel outer work_items 1 subgroup 8 x 1
-  base i = 0
+  for i_tile in grid: base i = 0
   buffer X: f32[8]
   buffer out: f32[8, 8] written
   buffer swapped: f32[2, 4] written
@@ -264,7 +264,7 @@ TEST(Expand, TypesOfBuffersAndIndicesFromTiles) {
 TEST(Expand, BranchesAndFirst) {
   // Work item 0 adds its row to the pivot (the first element); item 1 keeps the pivot.
   const char* text = R"(kernel pivot work_items 2 subgroup 4 x 1
-  base r = workgroup
+  for r_tile in grid: base r = workgroup
   buffer X: f32[2, 8]
   buffer out: f32[2] written
   tile x: f32[r=1, c=8] registers c(lane 4 @1 stride 1, reg 2 stride 4)
@@ -353,7 +353,7 @@ TEST(Expand, BroadcastsServeEveryResult) {
 TEST(Expand, PredicatesThatBasesDecideAreDropped) {
   // The base is at most 48 and the tile 16 long: always inside 64.
   const char* text = R"(kernel inside work_items 4 subgroup 8 x 1
-  base i = workgroup % 4 * 16
+  for i_tile in grid: base i = workgroup % 4 * 16
   buffer X: f32[64]
   buffer out: f32[64] written
   tile x: f32[i=16] registers i(lane 8 @1 stride 1, reg 2 stride 8)

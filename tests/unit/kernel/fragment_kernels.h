@@ -23,7 +23,7 @@ inline constexpr const char* named = R"(kernel named work_items 1 subgroup 32 x 
 /// The same of 2 x 2 x 2 blocks for 2 subgroups, layouts unknown; B is transposed in memory.
 inline constexpr const char* blocked = R"(kernel blocked work_items rows // 64 subgroup 8 x 2
   symbols rows
-  base m = workgroup * 64
+  for m_tile in grid: base m = workgroup * 64
   buffer A: f16[rows, 32]
   buffer B: f16[16, 32]
   buffer C0: f32[rows, 16]
@@ -41,7 +41,7 @@ inline constexpr const char* blocked = R"(kernel blocked work_items rows // 64 s
 /// C = A B over a loop along k, rows of a symbolic stride, one block of C for each work item.
 inline constexpr const char* looped = R"(kernel looped work_items rows // 16 subgroup 16 x 1
   symbols rows, depth
-  base m = workgroup * 16
+  for m_tile in grid: base m = workgroup * 16
   buffer A: f16[rows, depth]
   buffer B: f16[depth, 8]
   buffer C: f32[rows, 8] written

@@ -7,7 +7,7 @@ namespace aicf::testing {
 /// out = x * y + 1 over n elements, 64 a work item, tails guarded.
 inline constexpr const char* elementwise = R"(kernel scaled work_items (n + 63) // 64 subgroup 8 x 2
   symbols n
-  base i = workgroup * 64
+  for i_tile in grid: base i = workgroup * 64
   buffer X: f32[n]
   buffer Y: f32[n]
   buffer out: f32[n] written
@@ -24,7 +24,7 @@ inline constexpr const char* elementwise = R"(kernel scaled work_items (n + 63) 
 /// end.
 inline constexpr const char* softmax = R"(kernel softmax work_items (rows + 1) // 2 subgroup 8 x 1
   symbols rows, cols
-  base r = workgroup * 2
+  for r_tile in grid: base r = workgroup * 2
   buffer X: f32[rows, cols]
   buffer out: f32[rows, cols] written
   tile x: f32[r=2, c=8] registers c(lane 4 @1 stride 1, reg 2 stride 4) r(lane 2 @4 stride 1)
@@ -52,8 +52,8 @@ inline constexpr const char* softmax = R"(kernel softmax work_items (rows + 1) /
 inline constexpr const char* broadcast_matmul =
     R"(kernel matmul work_items (M + 15) // 16 * ((N + 3) // 4) subgroup 8 x 1
   symbols M, N, K
-  base m = workgroup // ((N + 3) // 4) * 16
-  base n = workgroup % ((N + 3) // 4) * 4
+  for m_tile in grid: base m = workgroup // ((N + 3) // 4) * 16
+  for n_tile in grid: base n = workgroup % ((N + 3) // 4) * 4
   buffer A: f32[M, K]
   buffer B: f32[K, N]
   buffer C: f32[M, N] written
@@ -71,7 +71,7 @@ inline constexpr const char* broadcast_matmul =
 /// The same product by 2 subgroups, A and B staged in workgroup memory; K = 32 and N = 8 are constants.
 inline constexpr const char* staged_matmul = R"(kernel staged work_items (M + 31) // 32 subgroup 8 x 2
   symbols M
-  base m = workgroup * 32
+  for m_tile in grid: base m = workgroup * 32
   buffer A: f32[M, 32]
   buffer B: f32[32, 8]
   buffer C: f32[M, 8] written
@@ -96,7 +96,7 @@ inline constexpr const char* staged_matmul = R"(kernel staged work_items (M + 31
 /// lanes.
 inline constexpr const char* attention = R"(kernel attention work_items (n + 15) // 16 subgroup 8 x 1
   symbols n
-  base q = workgroup * 16
+  for q_tile in grid: base q = workgroup * 16
   buffer Q: f32[n, 8]
   buffer K: f32[n, 8]
   buffer V: f32[n, 8]

@@ -1,6 +1,8 @@
 // Where values are placed: tiles and guards, prologue, inner reductions, epilogues, several outputs; and the checks of
 // verify() and the reference evaluator.
 
+#include <fmt/format.h>
+
 #include "derive_harness.h"
 #include "mir/stream/facts.h"
 
@@ -61,6 +63,37 @@ TEST(Structure, NormalisedOperandsOfAProduct) {
                .lengths = {0, 1, 7, 31}};
   const StreamingRegion r = Harness::derived(c);
   EXPECT_GE(r.prologue.size(), 2u);
+  check(c);
+}
+
+// Exporters put the root of a scale on both sides of a product. The streamed side's goes to the side that is held; a
+// factor beyond 1, which could overflow there, stays.
+TEST(Structure, FactorsMoveToWhatIsHeld) {
+  auto text = [](double factor) {
+    return fmt::format(R"(region weighing_0 contraction {{
+  symbols len
+  axes q=4, kv=len, d=5, e=3
+  input Q: f32[4, 5]
+  input X: f32[len, 5]
+  input V: f32[len, 3]
+  qs: f32[q, d] = Q[q, d] * 0.375
+  xs: f32[kv, d] = X[kv, d] * {}
+  s: f32[q, kv] = sum(qs * xs over d)
+  m: f32[q] = max(s over kv)
+  p: f32[q, kv] = exp(s - m)
+  l: f32[q] = sum(p over kv)
+  o: f32[q, e] = sum(p / l * V[kv, e] over kv)
+  output o as O: f32[4, 3] at [q, e]
+}}
+)",
+                       factor);
+  };
+  Case c{.text = text(0.25), .data = {Data::normal}, .scale = 1, .lengths = {1, 7, 31}};
+  EXPECT_NE(to_string(Harness::derived(c)).find("= Q * 0.09375"), std::string::npos);
+  EXPECT_EQ(to_string(Harness::derived(c)).find("* 0.25"), std::string::npos);
+  check(c);
+  c.text = text(1.25);
+  EXPECT_NE(to_string(Harness::derived(c)).find("= X * 1.25"), std::string::npos);
   check(c);
 }
 

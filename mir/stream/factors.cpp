@@ -19,7 +19,7 @@ class Placement {
     for (const Statement& s : region_.statements) {
       if (s.over.empty() || s.reduce != ReduceOp::sum || s.body.op() != Op::mul) continue;
       const Expr a = s.body.args()[0], b = s.body.args()[1];
-      if (Statement *to = target(a), *from = source(b); to && from && to != from)
+      if (Statement* to = target(a), *from = source(b); to && from && to != from)
         move(*from, *to);
       else if (to = target(b), from = source(a); to && from && to != from)
         move(*from, *to);

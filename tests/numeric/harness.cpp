@@ -27,7 +27,8 @@ std::vector<CorpusCase> read_corpus() {
     CorpusCase c;
     c.name = j.at("name");
     if (j.at("stage") != 1 || c.name.find("-f16-") != std::string::npos) continue;
-    if (j.contains("needs")) c.needs = models_folder() + c.name + "/" + std::string(j.at("needs"));
+    if (j.contains("needs")) c.needs = models_folder() + std::string(j.at("needs"));
+    c.model = models_folder() + j.value("model", c.name + "/model.onnx");
     c.attention_sites = j.at("attention_sites");
     c.absolute = j.at("tolerance").at("abs");
     c.relative = j.at("tolerance").at("rel");
@@ -42,10 +43,6 @@ std::vector<CorpusCase> read_corpus() {
 }
 
 }  // namespace
-
-std::string CorpusCase::model() const {
-  return models_folder() + name + "/model.onnx";
-}
 
 void PrintTo(const CorpusCase& c, std::ostream* out) {
   *out << c.name;

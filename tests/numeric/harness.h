@@ -25,13 +25,12 @@ struct CorpusCase {
     std::string inputs, expected;  ///< paths
   };
   std::string name;
+  std::string model;  ///< path
   std::string needs;  ///< path of a file that the repository does not hold; empty = nothing
   int attention_sites = 0;
   double absolute = 0, relative = 0;
   bool emulation = false, dynamic = false;
   std::vector<Run> runs;
-
-  std::string model() const;
 };
 void PrintTo(const CorpusCase& c, std::ostream* out);
 

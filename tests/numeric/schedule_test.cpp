@@ -48,7 +48,7 @@ class ForcedSchedule : public ::testing::TestWithParam<Case> {
   void SetUp() override {
     const CorpusCase& c = corpus_case(GetParam().model);
     NUMERIC_TRY(place_, open_place(GetParam().device));
-    NUMERIC_TRY(model_, load_model(c.model()));
+    NUMERIC_TRY(model_, load_model(c.model));
     NUMERIC_TRY(inputs_, read_tensors(c.runs[0].inputs));
     NUMERIC_TRY(expected_, read_tensors(c.runs[0].expected));
     NUMERIC_TRY(symbols_, bind_symbols(model_, inputs_));
@@ -140,7 +140,7 @@ TEST(Subgroups, SizeIsWhatTheEnvironmentSays) {
   if (!width) GTEST_SKIP() << "LP_NATIVE_VECTOR_WIDTH is not set";
   NUMERIC_TRY(const Place place, open_place(lavapipe));
   EXPECT_EQ(place.device->info().properties.at("subgroup_size") * 32, std::atoi(width));
-  NUMERIC_TRY(const Model model, load_model(corpus_case("attn-plain-ts17").model()));
+  NUMERIC_TRY(const Model model, load_model(corpus_case("attn-plain-ts17").model));
   NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, place.target, {}));
   for (const CompiledRegion& r : compiled.regions)
     for (const ThreadProgram& p : r.chosen.programs) EXPECT_EQ(p.subgroup_size * 32, std::atoi(width)) << p.name;

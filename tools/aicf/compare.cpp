@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <ranges>
 #include <set>
 
 #include "mir/kernel/search.h"
@@ -37,7 +39,8 @@ std::set<std::string> inner_tensors(const CompiledModel& compiled) {
 }
 
 Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Options& options, bool fuse,
-                            const NamedTensors& expected, std::set<std::string>& inner, CompiledModel* keep) {
+                            const NamedTensors& expected, std::set<std::string>& inner, CompiledModel* keep,
+                            NamedTensors& outputs) {
   PlanFigures f;
   AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
   AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
@@ -59,7 +62,6 @@ Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Optio
     f.bytes += buffer_bytes(b, loaded.symbols);
     if (inner.contains(b.name)) f.inner_bytes += buffer_bytes(b, loaded.symbols);
   }
-  NamedTensors outputs;
   for (const auto& [output, node] : loaded.model.output_of)
     if (auto it = run.outputs.find(node); it != run.outputs.end()) outputs[output] = it->second;
   f.difference = compare(outputs, expected);
@@ -80,6 +82,19 @@ std::string shown_name(const std::string& path, const std::string& stem) {
   return stem == "model" && !folder.empty() ? folder.string() : stem;
 }
 
+std::string derived_text(const CompiledRegion& r) {
+  std::string out;
+  for (const Stream& s : r.chosen.scheduled.region.streams) {
+    out += fmt::format("derived  one pass over {}; states", s.axis);
+    for (const StateDecl& d : s.states) out += fmt::format(" {}[{}]", d.name, fmt::join(d.axes, ", "));
+    out += "\n";
+    for (const RepairGroup& g : s.repairs)
+      out += fmt::format("         repair of ({}) when {} moves: {}\n", fmt::join(g.states, ", "),
+                         fmt::join(g.references, ", "), to_string(g.repair.front()));
+  }
+  return out;
+}
+
 void print_found(const LoadedModel& loaded, const CompiledModel& compiled, const std::string& path) {
   std::map<std::string, int> kinds;
   for (const CompiledRegion& r : compiled.regions) ++kinds[std::string(name(r.region.kind))];
@@ -87,19 +102,25 @@ void print_found(const LoadedModel& loaded, const CompiledModel& compiled, const
   for (const auto& [kind, n] : kinds) regions += fmt::format("{}{} {}", regions.empty() ? "" : ", ", n, kind);
   fmt::print("{}: {} operations become {} regions: {}\n", shown_name(path, loaded.model.name),
              loaded.model.semantic.nodes.size(), compiled.regions.size(), regions);
+  std::vector<std::string> order;  // what is said, and of which regions
+  std::map<std::string, std::vector<const CompiledRegion*>> said;
   for (const CompiledRegion& r : compiled.regions) {
     if (!r.region.roles) continue;
+    const std::string text = derived_text(r);
+    if (!said.contains(text)) order.push_back(text);
+    said[text].push_back(&r);
+  }
+  for (const std::string& text : order) {
+    const CompiledRegion& r = *said[text].front();
     const AttentionRoles& roles = *r.region.roles;
     fmt::print("found    {}: q = {}, k = {}, v = {}\n         scale {}, mask {}\n         from {}\n", r.region.name,
                roles.q, roles.k, roles.v, roles.scale, roles.mask, short_origin(r.region.origin));
-    for (const Stream& s : r.chosen.scheduled.region.streams) {
-      fmt::print("derived  one pass over {}; states", s.axis);
-      for (const StateDecl& d : s.states) fmt::print(" {}[{}]", d.name, fmt::join(d.axes, ", "));
-      fmt::print("\n");
-      for (const RepairGroup& g : s.repairs)
-        fmt::print("         repair of ({}) when {} moves: {}\n", fmt::join(g.states, ", "),
-                   fmt::join(g.references, ", "), to_string(g.repair.front()));
+    if (said[text].size() > 1) {
+      std::string others;
+      for (const CompiledRegion* other : said[text] | std::views::drop(1)) others += " " + other->region.name;
+      fmt::print("         and in the same form{}\n", others);
     }
+    fmt::print("{}", text);
   }
 }
 
@@ -121,8 +142,11 @@ Result<int> compare_plans(const Options& given) {
     AICF_TRY(Place place, open_place(id));
     std::set<std::string> inner;
     CompiledModel compiled;
-    AICF_TRY(PlanFigures fused, measure(place, loaded, options, true, expected, inner, &compiled));
-    AICF_TRY(PlanFigures unfused, measure(place, loaded, options, false, expected, inner, nullptr));
+    NamedTensors outputs, same;
+    AICF_TRY(PlanFigures fused, measure(place, loaded, options, true, expected, inner, &compiled, outputs));
+    AICF_TRY(PlanFigures unfused, measure(place, loaded, options, false, expected, inner, nullptr, same));
+    if (!options.outputs.empty() && id == options.devices.front())
+      AICF_RETURN_IF_ERROR(write_outputs(options.outputs, outputs));
     ok &= fused.difference.within(options.absolute, options.relative) &&
           unfused.difference.within(options.absolute, options.relative);
     if (options.json) {
@@ -141,9 +165,11 @@ Result<int> compare_plans(const Options& given) {
     if (!said) print_found(loaded, compiled, options.model);
     said = true;
     fmt::print("\n{} ({}, {})\n", id, place.device->info().name, place.target.model.title);
+    std::set<std::string> schedules;
     for (const CompiledRegion& r : compiled.regions) {
       if (!r.region.roles) continue;
       const Schedule& s = r.chosen.scheduled.schedule;
+      if (!schedules.insert(summary(s)).second) continue;
       fmt::print("schedule {}\n", summary(s));
       for (const std::string& reason : s.reasons) fmt::print("  because {}\n", reason);
       if (!s.runner_up.empty()) fmt::print("  runner-up {}\n", s.runner_up);

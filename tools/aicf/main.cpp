@@ -94,6 +94,7 @@ int main(int argc, char** argv) {
   add_model(compare, o);
   compare->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
   compare->add_option("--expect", o.expect, ".npz of right values (default: the reference)");
+  compare->add_option("--outputs", o.outputs, "write the first device's outputs of the fused plan to this .npz");
   add_values(compare, o);
   add_choices(compare, o);
 

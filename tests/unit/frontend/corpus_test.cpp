@@ -32,9 +32,8 @@ std::vector<Case> cases() {
   const nlohmann::json index = read_json(folder + "index.json");
   for (const auto& c : index["cases"]) {
     for (const auto& r : c["runs"]) {
-      result.push_back(
-          {c["name"], c.value("model", std::string(c["name"]) + "/model.onnx"), r["inputs"], r["expected"],
-           c.value("needs", ""), c["tolerance"]["abs"], c["tolerance"]["rel"]});
+      result.push_back({c["name"], c.value("model", std::string(c["name"]) + "/model.onnx"), r["inputs"], r["expected"],
+                        c.value("needs", ""), c["tolerance"]["abs"], c["tolerance"]["rel"]});
     }
   }
   return result;

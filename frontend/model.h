@@ -76,6 +76,7 @@ struct Model {
 
 struct ImportOptions {
   std::map<std::string, std::int64_t> bindings;  ///< symbols fixed before shape inference ("batch" → 2)
+  NamedTensors fixed;                            ///< inputs that are constants of this import ("axes" → [1])
 };
 
 /// MODEL is an ONNX file (protobuf) or the text form; told apart by content. Errors: bad_input (broken file, place named),

@@ -14,12 +14,38 @@
 namespace aicf {
 namespace {
 
-/// Replaces bound symbols in the sizes of inputs and declared outputs.
-Result<void> bind(SemanticGraph& graph, const ImportOptions& options) {
+std::set<std::string> symbols_of(const SemanticGraph& graph) {
   std::set<std::string> symbols;
   for (const SemanticInput& input : graph.inputs) {
-    for (const Expr& dim : input.shape) symbols.merge(symbols_of(dim));
+    for (const Expr& dim : input.shape) symbols.merge(aicf::symbols_of(dim));
   }
+  return symbols;
+}
+
+/// Inputs whose values are given become initializers; their sizes bind the symbols of their shapes.
+Result<void> fix_inputs(SemanticGraph& graph, ImportOptions& options) {
+  for (const auto& [name, tensor] : options.fixed) {
+    const auto input = std::ranges::find(graph.inputs, name, &SemanticInput::name);
+    if (input == graph.inputs.end())
+      return bad_input(fmt::format("value for {}: no input of the model", in_quotes(name)));
+    bool fits = tensor.type() == input->type && tensor.shape().size() == input->shape.size();
+    for (std::size_t d = 0; fits && d < input->shape.size(); ++d) {
+      const Expr& dim = input->shape[d];
+      const std::int64_t size = tensor.shape()[d];
+      if (!dim.is_constant() && dim.op() == Op::symbol)
+        fits = options.bindings.try_emplace(dim.name(), size).first->second == size;
+      else if (const auto n = constant_of(dim))
+        fits = *n == size;
+    }
+    if (!fits) return bad_input(fmt::format("value for input {} does not have its type and shape", in_quotes(name)));
+    graph.initializers[name] = tensor;
+    graph.inputs.erase(input);
+  }
+  return {};
+}
+
+/// Replaces bound symbols in the sizes of inputs and declared outputs.
+Result<void> bind_sizes(SemanticGraph& graph, const ImportOptions& options, const std::set<std::string>& symbols) {
   ExprMap values;
   for (const auto& [name, value] : options.bindings) {
     if (!symbols.contains(name)) {
@@ -53,11 +79,7 @@ void choose_axis_names(Canonicaliser& state, const std::set<std::string>& symbol
 }
 
 Result<void> add_inputs(Canonicaliser& state, const SemanticGraph& graph) {
-  std::set<std::string> symbols;
-  for (const SemanticInput& input : graph.inputs) {
-    for (const Expr& dim : input.shape) symbols.merge(symbols_of(dim));
-  }
-  choose_axis_names(state, symbols);
+  choose_axis_names(state, symbols_of(graph));
   for (const SemanticInput& input : graph.inputs) {
     auto value = std::make_shared<Value>();
     value->name = input.name;
@@ -108,7 +130,10 @@ Result<void> check_declared(const SemanticInput& declared, const Value& value) {
 
 Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options) {
   AICF_RETURN_IF_ERROR(check_semantic(semantic));
-  AICF_RETURN_IF_ERROR(bind(semantic, options));
+  ImportOptions own = options;
+  const std::set<std::string> symbols = symbols_of(semantic);
+  AICF_RETURN_IF_ERROR(fix_inputs(semantic, own));
+  AICF_RETURN_IF_ERROR(bind_sizes(semantic, own, symbols));
   Canonicaliser state;
   AICF_RETURN_IF_ERROR(add_inputs(state, semantic));
   for (const auto& [name, tensor] : semantic.initializers) state.values[name] = state.from_tensor(name, tensor);

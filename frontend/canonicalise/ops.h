@@ -28,6 +28,9 @@ Result<void> softmax(Lowering& op);
 Result<void> arg_extreme(Lowering& op);
 Result<void> cumulative_sum(Lowering& op);
 
+// losses.cpp
+Result<void> class_loss(Lowering& op);
+
 // normalisation.cpp
 Result<void> layer_normalisation(Lowering& op);
 Result<void> rms_normalisation(Lowering& op);

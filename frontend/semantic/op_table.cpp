@@ -101,6 +101,8 @@ constexpr OpRow rows[] = {
     {"ArgMin", "", 1, 11, 1, 1, 1, 1, "axis:i keepdims:i", ops::arg_extreme, "coordinate of the minimum"},
     {"ArgMin", "", 12, newest_opset, 1, 1, 1, 1, "axis:i keepdims:i select_last_index:i", ops::arg_extreme, "coordinate of the minimum"},
     {"CumSum", "", 11, newest_opset, 2, 2, 1, 1, "exclusive:i reverse:i", ops::cumulative_sum, "running sum along an axis"},
+    {"NegativeLogLikelihoodLoss", "", 12, newest_opset, 2, 3, 1, 1, "ignore_index:i reduction:s", ops::class_loss, "-weight x[label], each or summed or averaged"},
+    {"SoftmaxCrossEntropyLoss", "", 12, newest_opset, 2, 3, 1, 2, "ignore_index:i reduction:s", ops::class_loss, "NegativeLogLikelihoodLoss of LogSoftmax along dim 1"},
     {"LayerNormalization", "", 17, newest_opset, 2, 3, 1, 3, "axis:i epsilon:f stash_type:i", ops::layer_normalisation, "(x - mean) / sqrt(variance + epsilon) * scale + bias, over the dims from axis on"},
     {"RMSNormalization", "", 23, newest_opset, 2, 2, 1, 1, "axis:i epsilon:f stash_type:i", ops::rms_normalisation, "x / sqrt(mean of x^2 + epsilon) * scale, over the dims from axis on"},
     {"BatchNormalization", "", 7, 8, 5, 5, 1, 5, "epsilon:f momentum:f spatial:i", ops::batch_normalisation, "(x - mean) / sqrt(variance + epsilon) * scale + bias, with given statistics"},

@@ -22,6 +22,7 @@ struct Options {
   std::string model;
   std::vector<std::string> devices, targets, forced, bind, inputs;
   std::string outputs, expect, output, stage = "all", region, against;
+  std::string repro = "aicf-repro";  ///< folder
   std::string fusion = "on", optimize_for = "throughput", cache = "on";
   std::uint64_t seed = 1, max_memory = 0;
   int repetitions = 10;

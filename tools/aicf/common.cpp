@@ -100,8 +100,24 @@ Result<Place> open_place(const std::string& id) {
 Result<LoadedModel> load(const Options& options, bool need_inputs) {
   LoadedModel out;
   AICF_TRY(auto bound, bindings(options));
-  ImportOptions import{bound};
-  AICF_TRY(out.model, load_model(options.model, import));
+  ImportOptions import{bound, {}};
+  auto model = load_model(options.model, import);
+  if (!model && model.error().kind == ErrorKind::unsupported && !options.inputs.empty()) {
+    // Lists of integers may decide shapes (axes, sizes, pads): then they count as constants of the model.
+    if (auto given = read_inputs(options.inputs, {})) {
+      for (auto& [name, tensor] : *given)
+        if (is_integer(tensor.type()) && tensor.shape().size() <= 1 && tensor.size() <= 256)
+          import.fixed[name] = tensor;
+      if (auto again = load_model(options.model, import); again && !import.fixed.empty()) {
+        std::string names;
+        for (const auto& [name, tensor] : import.fixed) names += (names.empty() ? "" : ", ") + name;
+        fmt::print(stderr, "fixed at the values given, for they decide what is computed: {}\n", names);
+        model = std::move(again);
+      }
+    }
+  }
+  if (!model) return std::unexpected(model.error());
+  out.model = *std::move(model);
   if (!options.inputs.empty()) {
     std::vector<std::string> names;
     for (const SemanticInput& i : out.model.semantic.inputs) names.push_back(i.name);

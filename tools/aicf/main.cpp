@@ -66,6 +66,7 @@ int main(int argc, char** argv) {
       app.add_subcommand("verify", "compare devices with the float64 reference, expected values and each other");
   add_model(verify, o);
   verify->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
+  verify->add_option("--repro", o.repro, "folder for the smallest model that differs");
   verify->add_option("--expect", o.expect, ".npz of right values");
   verify->add_option("--abs", o.absolute, "absolute tolerance");
   verify->add_option("--rel", o.relative, "tolerance relative to the largest expected magnitude");

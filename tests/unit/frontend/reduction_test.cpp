@@ -53,6 +53,21 @@ TEST(Reduction, AxesAsInputAndKeptDims) {
   expect_near(out.at("both"), {}, {5});
 }
 
+TEST(Reduction, AxesFixedWhileImporting) {
+  GraphBuilder g("reduce", 18);
+  const auto x = g.input("x", DType::f32, {2, 3});
+  g.output(g.add("ReduceSum", {x, g.input("axes", DType::i64, {"k"})}, {{"keepdims", 0}}), "y");
+  const SemanticGraph graph = g.build();
+  EXPECT_THAT(canonicalise(graph).error().text(), HasSubstr("must be known while compiling"));
+  const NamedTensors inputs{{"x", tensor(DType::f32, {2, 3}, small)}};
+  expect_near(test::run(graph, inputs, {{}, {{"axes", tensor(DType::i64, {1}, {1})}}}).at("y"), {2}, {2, 3});
+  expect_near(test::run(graph, inputs, {{}, {{"axes", tensor(DType::i64, {2}, {0, 1})}}}).at("y"), {}, {5});
+  EXPECT_THAT(canonicalise(graph, {{}, {{"axes", tensor(DType::i32, {1}, {1})}}}).error().text(),
+              HasSubstr("does not have its type and shape"));
+  EXPECT_THAT(canonicalise(graph, {{}, {{"axis", tensor(DType::i64, {1}, {1})}}}).error().text(),
+              HasSubstr("no input of the model"));
+}
+
 TEST(Reduction, EmptyAxisGivesTheNeutralElement) {
   GraphBuilder g("reduce", 18);
   const auto x = g.input("x", DType::f32, {2, "n"});

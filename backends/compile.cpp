@@ -6,11 +6,10 @@
 #include <map>
 #include <set>
 
+#include "backends/form_book.h"
 #include "mir/graph/simplify.h"
-#include "mir/kernel/print_source.h"
 #include "mir/memory/checker.h"
 #include "mir/memory/plan.h"
-#include "mir/memory/rename.h"
 
 namespace aicf {
 
@@ -23,7 +22,9 @@ class ProgramBuilder {
       : graph_(graph), constants_(constants), program_(program) {}
 
   int buffer(const std::string& name, const std::vector<ScratchBuffer>& scratch);
-  void launch(const Kernel& kernel, int index, const KernelBinary& binary, const std::vector<ScratchBuffer>& scratch,
+  /// `tensors`: what the kernel's buffers are called here.
+  void launch(const Kernel& kernel, int index, const KernelBinary& binary,
+              const std::map<std::string, std::string>& tensors, const std::vector<ScratchBuffer>& scratch,
               const std::string& region);
 
  private:
@@ -61,6 +62,7 @@ int ProgramBuilder::buffer(const std::string& name, const std::vector<ScratchBuf
 }
 
 void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary& binary,
+                            const std::map<std::string, std::string>& tensors,
                             const std::vector<ScratchBuffer>& scratch, const std::string& region) {
   Launch l;
   l.kernel = index;
@@ -68,7 +70,7 @@ void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary&
   l.workgroups = kernel.workgroups;
   int at = static_cast<int>(program_.launches.size());
   for (const KernelBuffer& b : kernel.buffers) {
-    int id = buffer(b.name, scratch);
+    int id = buffer(tensors.at(b.name), scratch);
     program_.buffers[id].last_use = at;
     l.buffers.push_back(id);
   }
@@ -97,118 +99,11 @@ Result<void> check_forced(const RegionPlan& plan, const std::map<std::string, st
   return {};
 }
 
-// The search for schedules, once per form: regions that differ only in names share it.
-class ScheduleBook {
- public:
-  ScheduleBook(const Target& target, const ScheduleOptions& options) : target_(target), options_(options) {}
-
-  /// Best first, in the region's own names.
-  Result<std::vector<Schedule>> ranked(const StreamingRegion& region) {
-    Form form = form_of(region);
-    auto [it, inserted] = known_.try_emplace(form.text);
-    if (inserted) {
-      auto found = target_.backend->choose_schedule(region, target_.model, options_);
-      if (!found) {
-        known_.erase(it);
-        return std::unexpected(found.error());
-      }
-      for (ChosenSchedule& c : *found) it->second.push_back(with_names(c.scheduled.schedule, form.tiles, true));
-    }
-    std::vector<Schedule> out;
-    for (const Schedule& s : it->second) out.push_back(with_names(s, form.tiles, false));
-    return out;
-  }
-
-  /// The best that lowers.
-  Result<ChosenSchedule> choose(const StreamingRegion& region) {
-    AICF_TRY(std::vector<Schedule> schedules, ranked(region));
-    Diagnostic last;
-    for (Schedule& s : schedules) {
-      ChosenSchedule out{{region, std::move(s)}, {}, {}};
-      auto lowered = lower(out.scheduled);
-      if (!lowered) {
-        last = lowered.error();
-        continue;
-      }
-      out.lowered = std::move(*lowered);
-      for (const Kernel& k : out.lowered.kernels) {
-        auto program = expand(k);
-        if (!program) return std::unexpected(program.error());
-        out.programs.push_back(std::move(*program));
-      }
-      return out;
-    }
-    return std::unexpected(last);
-  }
-
- private:
-  struct Form {
-    std::string text;                ///< the region's text under neutral names
-    std::vector<std::string> tiles;  ///< own names, in order of declaration
-  };
-
-  static Form form_of(const StreamingRegion& region) {
-    Form form;
-    StreamingRegion r = region;
-    r.name = "region";
-    r.kind = RegionKind::map;
-    r.origin.clear();
-    r.certificate = {};
-    std::map<std::string, std::string> values, tensors;
-    auto tensor = [&](std::string& t) {
-      t = tensors.try_emplace(t, fmt::format("tensor{}", tensors.size())).first->second;
-    };
-    auto tile = [&](TileDecl& t) {
-      form.tiles.push_back(t.name);
-      values.try_emplace(t.name, fmt::format("value{}", values.size()));
-      tensor(t.tensor);
-    };
-    auto statements = [&](std::vector<StepStatement>& list) {
-      for (StepStatement& s : list) {
-        s.origin.clear();
-        if (s.kind == StepStatement::Kind::store)
-          tensor(s.name);
-        else
-          values.try_emplace(s.name, fmt::format("value{}", values.size()));
-      }
-    };
-    for (TileDecl& t : r.tiles) tile(t);
-    statements(r.prologue);
-    for (Stream& s : r.streams) {
-      for (TileDecl& t : s.tiles) tile(t);
-      for (StateDecl& d : s.states) values.try_emplace(d.name, fmt::format("value{}", values.size()));
-      statements(s.step);
-      statements(s.finish);
-      for (RepairGroup& g : s.repairs) g.law.clear();
-    }
-    statements(r.epilogue);
-    rename_values(r, values);
-    form.text = to_string(r);
-    return form;
-  }
-
-  // Tile names of a schedule to positions and back.
-  static Schedule with_names(const Schedule& s, const std::vector<std::string>& tiles, bool neutral) {
-    Schedule out = s;
-    out.tiles.clear();
-    for (std::size_t i = 0; i < tiles.size(); ++i) {
-      std::string position = fmt::format("#{}", i);
-      auto it = s.tiles.find(neutral ? tiles[i] : position);
-      if (it != s.tiles.end()) out.tiles[neutral ? position : tiles[i]] = it->second;
-    }
-    return out;
-  }
-
-  const Target& target_;
-  const ScheduleOptions& options_;
-  std::map<std::string, std::vector<Schedule>> known_;
-};
-
 }  // namespace
 
 Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& constants, const Target& target,
                               const CompileOptions& options) {
-  CompiledModel out{graph, {}, {}, {}};
+  CompiledModel out{graph, {}, {}, {}, 0, 0};
   AICF_RETURN_IF_ERROR(verify(out.graph));
   // Moves become index maps, equal nodes become one: regions see only what computes.
   AICF_TRY([[maybe_unused]] int simplified, simplify_graph(out.graph));
@@ -220,7 +115,8 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   // What is computed together rests on the best schedules; forced choices then act on the regions that result.
   ScheduleOptions free_choice = options.schedule;
   free_choice.forced.clear();
-  ScheduleBook book(target, options.schedule), free_book(target, free_choice);
+  FormBook book(out.graph, target, options.schedule, options.refused);
+  FormBook free_book(out.graph, target, free_choice, options.refused);
   form.cost = [&](const StreamingRegion& region) -> Result<double> {
     AICF_TRY(std::vector<Schedule> ranked, (options.schedule.forced.empty() ? book : free_book).ranked(region));
     return ranked.front().predicted.total;
@@ -238,33 +134,35 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   AICF_RETURN_IF_ERROR(check_forced(plan, options.schedule.forced));
   for (PlannedRegion& p : plan.regions) {
     if (options.progress) options.progress(p.region.name, done++, static_cast<int>(plan.regions.size()));
-    AICF_TRY(ChosenSchedule chosen, book.choose(p.streaming));
-    CompiledRegion compiled{std::move(p.region), std::move(chosen), {}, {}};
+    AICF_TRY(FormBook::Chosen chosen, book.choose(p.streaming));
+    const FormKernels& kernels = *chosen.kernels;
+    CompiledRegion compiled{std::move(p.region), std::move(chosen.schedule), kernels.region, {}, kernels.sources, {}};
     AICF_TRY(PlacementPlan placement, plan_placement(compiled.chosen.scheduled, compiled.chosen.lowered));
     AICF_RETURN_IF_ERROR(
         check_placement(placement, static_cast<std::int64_t>(target.model.value_or(
                                        "shared_per_block", target.model.value_or("workgroup_memory", 16384)))));
-    for (std::size_t k = 0; k < compiled.chosen.programs.size(); ++k) {
-      const ThreadProgram& thread = compiled.chosen.programs[k];
-      AICF_RETURN_IF_ERROR(can_emit(thread));
-      std::string source = target.backend->emit(thread, target.model);
-      int index = -1;
-      if (options.assemble) {
-        auto [it, inserted] = by_source.try_emplace(source, static_cast<int>(program.kernels.size()));
-        index = it->second;
-        if (inserted) {
-          AICF_TRY(KernelBinary binary, target.backend->assemble(thread, source, target.model, target.kind));
-          binary.source = source;
-          program.kernels.push_back(std::move(binary));
-        }
-        compiled.binaries.push_back(program.kernels[index].compiler_log);
-        builder.launch(compiled.chosen.lowered.kernels[k], index, program.kernels[index],
-                       compiled.chosen.lowered.scratch, compiled.region.name);
+    for (std::size_t i = 0; i < kernels.tensors.size(); ++i)
+      compiled.tensors[kernels.tensors[i]] = chosen.form.tensors[i];
+    const std::vector<ScratchBuffer>& scratch = compiled.chosen.lowered.scratch;
+    for (std::size_t i = 0; i < scratch.size(); ++i)
+      compiled.tensors[kernels.lowered.scratch[i].name] = scratch[i].name;
+    for (std::size_t k = 0; k < kernels.programs.size(); ++k) {
+      auto [it, inserted] = by_source.try_emplace(kernels.sources[k], static_cast<int>(by_source.size()));
+      ++out.launches;
+      if (!options.assemble) continue;
+      if (inserted) {
+        AICF_TRY(KernelBinary binary,
+                 target.backend->assemble(kernels.programs[k], kernels.sources[k], target.model, target.kind));
+        binary.source = kernels.sources[k];
+        program.kernels.push_back(std::move(binary));
       }
-      compiled.sources.push_back(std::move(source));
+      const KernelBinary& binary = program.kernels[it->second];
+      compiled.binaries.push_back(binary.compiler_log);
+      builder.launch(kernels.lowered.kernels[k], it->second, binary, compiled.tensors, scratch, compiled.region.name);
     }
     out.regions.push_back(std::move(compiled));
   }
+  out.kernels = static_cast<int>(by_source.size());
   // Graph outputs that no launch writes are inputs or constants handed through: the executor copies them.
   for (const Graph::Output& o : out.graph.outputs()) builder.buffer(out.graph.node(o.node).name, {});
   return out;

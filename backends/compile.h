@@ -3,6 +3,7 @@
 // The compiler's path from a canonical graph to a program: the one place that knows the order of the steps.
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct CompileOptions {
   ScheduleOptions schedule;
   /// false: stop before binaries (explain needs no compiler).
   bool assemble = true;
+  /// Sources of kernels that the device refused, with its words: schedules that need one are passed over.
+  std::map<std::string, std::string> refused;
   /// Progress of long work: step, done, total.
   std::function<void(const std::string& step, int done, int total)> progress;
 };
@@ -26,8 +29,10 @@ struct CompileOptions {
 struct CompiledRegion {
   Region region;
   ChosenSchedule chosen;
-  std::vector<std::string> sources;   ///< one per kernel
-  std::vector<std::string> binaries;  ///< compiler logs, one per kernel
+  std::string form;                            ///< the region whose kernels it runs: the first of its form
+  std::map<std::string, std::string> tensors;  ///< what the sources call tensors (in0, out0) → their names
+  std::vector<std::string> sources;            ///< one per kernel
+  std::vector<std::string> binaries;           ///< compiler logs, one per kernel
 };
 
 struct CompiledModel {
@@ -35,9 +40,11 @@ struct CompiledModel {
   std::vector<CompiledRegion> regions;
   std::vector<Refusal> refusals;
   Program program;
+  int launches = 0, kernels = 0;  ///< kernels are distinct sources
 };
 
-/// `constants` are the model's (Node::constant). Kernels of equal text are compiled once.
+/// `constants` are the model's (Node::constant). Regions that differ only in names share their kernels, which are compiled
+/// once.
 Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& constants, const Target& target,
                               const CompileOptions& options);
 

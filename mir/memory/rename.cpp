@@ -99,24 +99,41 @@ class Renamer {
     });
   }
 
-  static void replace_word(std::string& text, const std::string& from, const std::string& to) {
-    auto word = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)); };
-    for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
-      bool whole =
-          (at == 0 || !word(text[at - 1])) && (at + from.size() == text.size() || !word(text[at + from.size()]));
-      if (whole) text.replace(at, from.size(), to);
-      at += whole ? to.size() : from.size();
-    }
-  }
-
   StreamingRegion& region_;
   std::map<std::string, std::string> names_;
 };
 
 }  // namespace
 
+void replace_word(std::string& text, const std::string& from, const std::string& to) {
+  auto word = [](char c) { return c == '_' || std::isalnum(static_cast<unsigned char>(c)); };
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at)) {
+    bool whole = (at == 0 || !word(text[at - 1])) && (at + from.size() == text.size() || !word(text[at + from.size()]));
+    if (whole) text.replace(at, from.size(), to);
+    at += whole ? to.size() : from.size();
+  }
+}
+
 void rename_values(StreamingRegion& region, const std::map<std::string, std::string>& names) {
   Renamer(region, names).run();
+}
+
+void rename_tensors(StreamingRegion& region, const std::map<std::string, std::string>& names) {
+  auto rename = [&](std::string& n) {
+    if (auto it = names.find(n); it != names.end()) n = it->second;
+  };
+  auto statements = [&](std::vector<StepStatement>& list) {
+    for (StepStatement& s : list)
+      if (s.kind == StepStatement::Kind::store) rename(s.name);
+  };
+  for (TileDecl& t : region.tiles) rename(t.tensor);
+  statements(region.prologue);
+  for (Stream& s : region.streams) {
+    for (TileDecl& t : s.tiles) rename(t.tensor);
+    statements(s.step);
+    statements(s.finish);
+  }
+  statements(region.epilogue);
 }
 
 }  // namespace aicf

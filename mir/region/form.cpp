@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "mir/memory/region_form.h"
 #include "mir/memory/rename.h"
 #include "mir/region/builder.h"
 #include "mir/stream/derive.h"
@@ -326,6 +327,7 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
   if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(Failure{*refused});
   PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(derived))};
   rename_values(out.streaming, usual_names(out.region, out.streaming));
+  order_tiles(out.streaming);
   if (members.size() > 1)
     if (auto refused = check_shape(out.region, out.streaming)) return std::unexpected(*refused);
   return out;

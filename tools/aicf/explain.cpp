@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "tools/aicf/report.h"
 
@@ -12,6 +14,15 @@ std::string attention_text(const Region& r) {
   if (!r.roles) return "";
   return fmt::format("AttentionRegion {}: q = {}, k = {}, v = {}, scale = {}, mask = {}, normalised over {}\n", r.name,
                      r.roles->q, r.roles->k, r.roles->v, r.roles->scale, r.roles->mask, r.roles->normalised_axis);
+}
+
+// Whose kernels a region runs, and on which tensors.
+std::string tensors_text(const CompiledRegion& r) {
+  std::string out = fmt::format("{}: kernels of {} with ", r.region.name, r.form);
+  bool first = true;
+  for (const auto& [in_source, tensor] : r.tensors)
+    out += fmt::format("{}{} = {}", std::exchange(first, false) ? "" : ", ", in_source, tensor);
+  return out + "\n";
 }
 
 std::string certificate_text(const StreamingRegion& r) {
@@ -45,7 +56,7 @@ Result<int> explain(const Options& given) {
     if (wants("semantic")) heading("semantic graph"), fmt::print("{}\n", to_string(loaded.model.semantic));
     if (wants("canonical")) heading("canonical graph"), fmt::print("{}\n", to_string(loaded.model.graph));
   }
-  Json targets = Json::object();
+  Json targets = Json::object(), counts = Json::object();
   bool first = true;
   for (const std::string& t : options.targets) {
     Target target;
@@ -64,6 +75,7 @@ Result<int> explain(const Options& given) {
       for (const CompiledRegion& r : compiled.regions)
         if (options.region.empty() || r.region.name == options.region) regions.push_back(region_json(r)), found = true;
       targets[t] = regions;
+      counts[t] = {{"launches", compiled.launches}, {"kernels", compiled.kernels}};
       if (first)
         report["regions"] = regions, report["refusals"] = refusals_json(compiled.refusals),
         report["folded"] = loaded.model.folded;
@@ -96,10 +108,12 @@ Result<int> explain(const Options& given) {
       }
       first = false;
     }
-    if (options.stage == "summary")
+    if (options.stage == "summary") {
       each([&](const CompiledRegion& r) {
         fmt::print("{}\n{}", region_line(r), schedule_text(r.chosen.scheduled.schedule));
       });
+      fmt::print("{}: {}\n", t, launches_text(compiled));
+    }
     if (wants("schedule")) {
       heading(fmt::format("scheduled for {} ({})", t, target.model.title));
       each([&](const CompiledRegion& r) {
@@ -114,8 +128,11 @@ Result<int> explain(const Options& given) {
     }
     if (wants("source")) {
       heading(fmt::format("source for {} ({})", t, target.backend->name()));
+      std::set<std::string> printed;
       each([&](const CompiledRegion& r) {
-        for (const std::string& s : r.sources) fmt::print("{}\n", s);
+        fmt::print("{}", tensors_text(r));
+        if (printed.insert(r.form).second)
+          for (const std::string& s : r.sources) fmt::print("{}\n", s);
       });
     }
     if (options.stage == "binary") {
@@ -128,6 +145,7 @@ Result<int> explain(const Options& given) {
   }
   if (options.json) {
     report["targets"] = targets;
+    report["counts"] = counts;
     fmt::print("{}\n", report.dump());
   }
   return right;

@@ -70,10 +70,15 @@ class Device {
   virtual Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) = 0;
   virtual Result<void> upload(DeviceBuffer& to, std::size_t offset, std::span<const std::byte> bytes) = 0;
   virtual Result<void> download(const DeviceBuffer& from, std::size_t offset, std::span<std::byte> bytes) = 0;
-  /// Errors: run_failure naming kernel and cause (compiler log) when the driver refuses it.
+  /// Success where the kernel keeps the device's limits and features. Nothing is compiled. Errors as load().
+  virtual Result<void> fits(const KernelBinary&) { return {}; }
+  /// Errors: refused, naming kernel and cause (compiler log), when device or driver do not take it; run_failure when the
+  /// device fails.
   virtual Result<std::unique_ptr<LoadedKernel>> load(const KernelBinary& kernel) = 0;
-  /// Loads several kernels, in parallel where that helps; same order.
-  virtual Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels);
+  /// Loads several kernels, in parallel where that helps; same order. `failed` gets the place of the one whose error is
+  /// returned.
+  virtual Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels,
+                                                                      std::size_t* failed = nullptr);
   /// Runs dispatches in order with full memory dependencies between them and waits. `timings` and `counters` may be null.
   virtual Result<void> run(std::span<const Dispatch> dispatches, std::vector<DispatchTiming>* timings,
                            std::vector<DispatchCounters>* counters) = 0;

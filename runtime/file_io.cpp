@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,9 +11,89 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
+#include <mutex>
 #include <utility>
 
 namespace aicf {
+
+/// One mapping as the handler of SIGBUS sees it. Entries live for ever and are used again; `path` changes only while `size`
+/// is 0.
+struct Mapping {
+  std::atomic<const std::byte*> data{nullptr};
+  std::atomic<std::size_t> size{0};
+  std::atomic<bool> cut{false};
+  std::string path;
+  Mapping* next = nullptr;
+};
+
+namespace {
+
+std::atomic<Mapping*> mappings{nullptr};
+std::mutex mappings_mutex;  ///< for all but the handler
+struct sigaction before;    ///< what SIGBUS did
+
+/// Pages of a mapped file that do not exist (any more) become zeros.
+void on_bus_error(int number, siginfo_t* info, void*) {
+  const auto* at = static_cast<const std::byte*>(info->si_addr);
+  for (Mapping* m = mappings.load(); m; m = m->next) {
+    const std::byte* data = m->data.load();
+    if (std::less<>()(at, data) || !std::less<>()(at, data + m->size.load())) continue;
+    const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t from = static_cast<std::size_t>(at - data) / page * page;
+    void* zeros = ::mmap(const_cast<std::byte*>(data + from), m->size.load() - from, PROT_READ,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    if (zeros == MAP_FAILED) break;
+    m->cut.store(true);
+    return;
+  }
+  ::sigaction(number, &before, nullptr);  // not ours: it happens again, with its meaning from before
+}
+
+Mapping* register_mapping(const std::byte* data, std::size_t size, const std::string& path) {
+  static std::once_flag installed;
+  std::call_once(installed, [] {
+    struct sigaction action {};
+    action.sa_sigaction = on_bus_error;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigaction(SIGBUS, &action, &before);
+  });
+  std::lock_guard lock(mappings_mutex);
+  Mapping* entry = mappings.load();
+  while (entry && (entry->size.load() != 0 || entry->cut.load())) entry = entry->next;
+  if (!entry) {
+    entry = new Mapping;
+    entry->next = mappings.load();
+    mappings.store(entry);
+  }
+  entry->path = path;
+  entry->data.store(data);
+  entry->size.store(size);
+  return entry;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::byte* data, std::size_t size, const std::string& path)
+    : data_(data), size_(size), entry_(data ? register_mapping(data, size, path) : nullptr) {}
+
+std::optional<FileRange> mapped_range(std::span<const std::byte> bytes) {
+  std::lock_guard lock(mappings_mutex);
+  for (Mapping* m = mappings.load(); m; m = m->next) {
+    const std::byte* data = m->data.load();
+    const std::size_t size = m->size.load();
+    if (std::less<>()(bytes.data(), data) || std::less<>()(data + size, bytes.data() + bytes.size())) continue;
+    if (size != 0) return FileRange{m->path, static_cast<std::uint64_t>(bytes.data() - data)};
+  }
+  return std::nullopt;
+}
+
+Result<void> check_mapped_files() {
+  std::lock_guard lock(mappings_mutex);
+  for (Mapping* m = mappings.load(); m; m = m->next)
+    if (m->cut.exchange(false)) return run_failure("was cut off, or cannot be read, while it was in use", m->path);
+  return {};
+}
 
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -33,11 +114,13 @@ Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& pa
     }
   }
   ::close(descriptor);
-  return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const std::byte*>(data), size));
+  return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const std::byte*>(data), size, path));
 }
 
 MappedFile::~MappedFile() {
-  if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+  if (!data_) return;
+  entry_->size.store(0);
+  ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path) {
@@ -85,6 +168,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 Result<void> AtomicFile::commit() {
+  AICF_RETURN_IF_ERROR(check_mapped_files());
   if (::close(std::exchange(descriptor_, -1)) != 0 && error_ == 0) error_ = errno;
   if (error_ == 0 && !temporary_.empty() && std::rename(temporary_.c_str(), path_.c_str()) != 0) error_ = errno;
   if (error_ != 0) return run_failure(fmt::format("cannot be written: {}", std::strerror(error_)), path_);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,10 @@
 
 namespace aicf {
 
-/// A read-only mapping; lives as long as its owner.
+struct Mapping;
+
+/// A read-only mapping; lives as long as its owner. Where the file is cut off by somebody else, or its disk fails, the rest
+/// reads as zeros and check_mapped_files() says so.
 class MappedFile {
  public:
   /// Errors: bad_input naming the file and the system's reason; folders and devices are refused.
@@ -25,10 +29,21 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {data_, size_}; }
 
  private:
-  MappedFile(const std::byte* data, std::size_t size) : data_(data), size_(size) {}
+  MappedFile(const std::byte* data, std::size_t size, const std::string& path);
   const std::byte* data_;
   std::size_t size_;
+  struct Mapping* entry_;  ///< null where nothing is mapped
 };
+
+/// Where bytes of a mapped file stand in it; nothing for other memory.
+struct FileRange {
+  std::string path;
+  std::uint64_t offset = 0;
+};
+std::optional<FileRange> mapped_range(std::span<const std::byte> bytes);
+
+/// Success, or run_failure naming a mapped file whose content could not be read since the last call.
+Result<void> check_mapped_files();
 
 /// A file that appears under its name only when complete. Write errors are kept and reported by commit(), so callers
 /// need not check each write. An existing path that is no regular file (a pipe, a device) is written in place.
@@ -42,7 +57,8 @@ class AtomicFile {
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
   std::uint64_t position() const { return position_; }
-  /// Errors: run_failure naming the file and the system's reason.
+  /// Errors: run_failure naming the file and the system's reason, or as check_mapped_files(): nothing is written from what
+  /// could not be read.
   Result<void> commit();
 
  private:

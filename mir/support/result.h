@@ -14,6 +14,7 @@ enum class ErrorKind {
   bad_input,    ///< The file, value or option is wrong: exit 2.
   unsupported,  ///< The input is valid, AICF cannot do it (named operator, missing device feature): exit 3.
   run_failure,  ///< The machine failed while running (out of memory, device lost, I/O): exit 1.
+  refused,      ///< A driver does not take a kernel, the device still works: another schedule may do; else exit 1.
 };
 
 /// One message: lower case, one sentence; says what is wrong, where, and what to do when that is known.

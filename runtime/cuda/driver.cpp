@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 
 #include "runtime/cuda/kernel.h"
 #include "runtime/cuda/library.h"
@@ -17,32 +17,38 @@ namespace {
 
 constexpr std::size_t kOffsetAlignment = 256;  // Of cuMemAlloc; no access is wider.
 
-DeviceInfo info_of(const Library& api, int index, int device) {
-  const auto attribute = [&](int which) {
-    int value = 0;
-    return static_cast<std::int64_t>(api.device_attribute(&value, which, device) == kSuccess ? value : 0);
-  };
+Result<DeviceInfo> info_of(const Library& api, int index, int device) {
   DeviceInfo info;
   info.driver = "cuda";
   info.id = fmt::format("cuda:{}", index);
   char name[256] = {};
-  if (api.device_name(name, sizeof(name) - 1, device) == kSuccess) info.name = name;
+  AICF_RETURN_IF_ERROR(api.check(api.device_name(name, sizeof(name) - 1, device), "cuDeviceGetName", info.id));
+  info.name = name;
   int version = 0;
-  api.driver_version(&version);
+  AICF_RETURN_IF_ERROR(api.check(api.driver_version(&version), "cuDriverGetVersion", info.id));
   info.description = fmt::format("CUDA driver {}.{}", version / 1000, version % 1000 / 10);
   std::size_t memory = 0;
-  api.device_memory(&memory, device);
-  info.properties = {{"subgroup_size", attribute(kWarpSize)},
-                     {"workgroup_memory", attribute(kSharedPerBlockOptin)},
-                     {"max_workgroup_size", attribute(kMaxThreadsPerBlock)},
-                     {"compute_capability", attribute(kCapabilityMajor) * 10 + attribute(kCapabilityMinor)},
-                     {"multiprocessors", attribute(kMultiprocessors)},
-                     {"shared_memory_per_multiprocessor", attribute(kSharedPerMultiprocessor)},
-                     {"clock_khz", attribute(kClockRate)},
-                     {"memory_clock_khz", attribute(kMemoryClockRate)},
-                     {"memory_bus_bits", attribute(kMemoryBusWidth)},
-                     {"l2_bytes", attribute(kL2CacheSize)},
-                     {"memory_bytes", static_cast<std::int64_t>(memory)}};
+  AICF_RETURN_IF_ERROR(api.check(api.device_memory(&memory, device), "cuDeviceTotalMem", info.id));
+  info.properties["memory_bytes"] = static_cast<std::int64_t>(memory);
+  constexpr std::pair<const char*, int> attributes[] = {{"subgroup_size", kWarpSize},
+                                                        {"workgroup_memory", kSharedPerBlockOptin},
+                                                        {"max_workgroup_size", kMaxThreadsPerBlock},
+                                                        {"multiprocessors", kMultiprocessors},
+                                                        {"shared_memory_per_multiprocessor", kSharedPerMultiprocessor},
+                                                        {"clock_khz", kClockRate},
+                                                        {"memory_clock_khz", kMemoryClockRate},
+                                                        {"memory_bus_bits", kMemoryBusWidth},
+                                                        {"l2_bytes", kL2CacheSize},
+                                                        {"capability_major", kCapabilityMajor},
+                                                        {"capability_minor", kCapabilityMinor}};
+  for (const auto& [key, which] : attributes) {
+    int value = 0;
+    AICF_RETURN_IF_ERROR(api.check(api.device_attribute(&value, which, device), "cuDeviceGetAttribute",
+                                   fmt::format("{}: {}", info.id, key)));
+    info.properties[key] = value;
+  }
+  info.properties["compute_capability"] =
+      info.properties["capability_major"] * 10 + info.properties["capability_minor"];
   return info;
 }
 
@@ -65,10 +71,11 @@ class Owned {
 
 class CudaDevice final : public Device {
  public:
-  static Result<std::unique_ptr<Device>> create(const Library& api, int index, int device) {
+  static Result<std::unique_ptr<Device>> create(const Library& api, int device, DeviceInfo info) {
     AICF_TRY(std::shared_ptr<Context> context, Context::create(api, device));
-    std::unique_ptr<CudaDevice> made(new CudaDevice(std::move(context), info_of(api, index, device)));
-    AICF_RETURN_IF_ERROR(api.check(api.stream_create(&made->stream_.handle, kStreamNonBlocking), "making a stream"));
+    std::unique_ptr<CudaDevice> made(new CudaDevice(std::move(context), std::move(info)));
+    AICF_RETURN_IF_ERROR(
+        api.check(api.stream_create(&made->stream_.handle, kStreamNonBlocking), "cuStreamCreate", made->info_.id));
     return made;
   }
 
@@ -83,10 +90,10 @@ class CudaDevice final : public Device {
     if (bytes.empty()) return {};
     AICF_RETURN_IF_ERROR(context_->use());
     const Pointer target = static_cast<Buffer&>(to).pointer() + offset;
-    AICF_RETURN_IF_ERROR(api().check(api().copy_to_device(target, bytes.data(), bytes.size()),
-                                     fmt::format("uploading {} bytes", bytes.size())));
+    const std::string place = fmt::format("uploading {} bytes", bytes.size());
+    AICF_RETURN_IF_ERROR(api().check(api().copy_to_device(target, bytes.data(), bytes.size()), "cuMemcpyHtoD", place));
     // From pageable memory the call may return before the last part arrived; the default stream knows.
-    return api().check(api().stream_synchronize(nullptr), "uploading");
+    return api().check(api().stream_synchronize(nullptr), "cuStreamSynchronize", place);
   }
 
   Result<void> download(const DeviceBuffer& from, std::size_t offset, std::span<std::byte> bytes) override {
@@ -94,7 +101,7 @@ class CudaDevice final : public Device {
     if (bytes.empty()) return {};
     AICF_RETURN_IF_ERROR(context_->use());
     const Pointer source = static_cast<const Buffer&>(from).pointer() + offset;
-    return api().check(api().copy_to_host(bytes.data(), source, bytes.size()),
+    return api().check(api().copy_to_host(bytes.data(), source, bytes.size()), "cuMemcpyDtoH",
                        fmt::format("downloading {} bytes", bytes.size()));
   }
 
@@ -102,25 +109,25 @@ class CudaDevice final : public Device {
     return Kernel::create(context_, kernel);
   }
 
-  Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels) override {
-    std::vector<std::unique_ptr<LoadedKernel>> loaded;  // Binaries load in microseconds; nothing to gain from threads.
-    for (const KernelBinary& kernel : kernels) {
-      AICF_TRY(auto one, load(kernel));
-      loaded.push_back(std::move(one));
-    }
-    return loaded;
-  }
-
   Result<void> run(std::span<const Dispatch> dispatches, std::vector<DispatchTiming>* timings,
                    std::vector<DispatchCounters>* counters) override {
+    auto ran = queue_and_wait(dispatches, timings, counters);
+    // What queued kernels use may be freed next.
+    if (!ran) api().stream_synchronize(stream_.handle);
+    return ran;
+  }
+
+ private:
+  Result<void> queue_and_wait(std::span<const Dispatch> dispatches, std::vector<DispatchTiming>* timings,
+                              std::vector<DispatchCounters>* counters) {
     AICF_RETURN_IF_ERROR(context_->use());
     if (counters) counters->assign(dispatches.size(), {});
     std::vector<Owned> marks;  // One event before the first dispatch and one after each.
     const auto mark = [&]() -> Result<void> {
       if (!timings) return {};
       marks.emplace_back(*context_, api().event_destroy);
-      AICF_RETURN_IF_ERROR(api().check(api().event_create(&marks.back().handle, 0), "making an event"));
-      return api().check(api().event_record(marks.back().handle, stream_.handle), "recording an event");
+      AICF_RETURN_IF_ERROR(api().check(api().event_create(&marks.back().handle, 0), "cuEventCreate", "running"));
+      return api().check(api().event_record(marks.back().handle, stream_.handle), "cuEventRecord", "running");
     };
     const bool synchronous = std::getenv("AICF_CUDA_SYNC") && std::strcmp(std::getenv("AICF_CUDA_SYNC"), "1") == 0;
 
@@ -140,14 +147,13 @@ class CudaDevice final : public Device {
       for (std::size_t i = 1; i < marks.size(); ++i) {
         float milliseconds = 0;
         AICF_RETURN_IF_ERROR(api().check(api().event_elapsed(&milliseconds, marks[i - 1].handle, marks[i].handle),
-                                         "reading a timestamp"));
+                                         "cuEventElapsedTime", "reading timestamps"));
         timings->push_back({milliseconds});
       }
     }
     return {};
   }
 
- private:
   CudaDevice(std::shared_ptr<Context> context, DeviceInfo info)
       : context_(std::move(context)), info_(std::move(info)), stream_(*context_, context_->api().stream_destroy) {}
 
@@ -158,11 +164,11 @@ class CudaDevice final : public Device {
     const Status status = api().stream_synchronize(stream_.handle);
     if (status == kSuccess) return {};
     if (dispatches.size() == 1) {
-      return run_failure(api().words(status),
+      return run_failure("cuStreamSynchronize failed: " + api().words(status),
                          fmt::format("kernel '{}'", static_cast<const Kernel&>(*dispatches[0].kernel).name()));
     }
-    return run_failure(fmt::format("one of {} launches failed: {}; AICF_CUDA_SYNC=1 tells which", dispatches.size(),
-                                   api().words(status)),
+    return run_failure(fmt::format("cuStreamSynchronize failed: {}; one of {} launches, AICF_CUDA_SYNC=1 tells which",
+                                   api().words(status), dispatches.size()),
                        info_.id);
   }
 
@@ -171,49 +177,70 @@ class CudaDevice final : public Device {
   Owned stream_;
 };
 
+struct Found {
+  int device = 0;
+  DeviceInfo info;
+};
+
+/// Devices that answer; `failure` gets the error of the last one that does not.
+Result<std::vector<Found>> list(const Library& api, std::optional<Diagnostic>& failure) {
+  int count = 0;
+  AICF_RETURN_IF_ERROR(api.check(api.device_count(&count), "cuDeviceGetCount", "listing devices"));
+  std::vector<Found> found;
+  for (int index = 0; index < count; ++index) {
+    int device = 0;
+    auto got = api.check(api.device_get(&device, index), "cuDeviceGet", fmt::format("cuda:{}", index));
+    auto info = got ? info_of(api, index, device) : std::unexpected(got.error());
+    if (info) {
+      found.push_back({device, std::move(*info)});
+    } else {
+      failure = info.error();
+    }
+  }
+  return found;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+constexpr const char* kNoGpu = "the NVIDIA driver lists no GPU";
+
 class CudaDriver final : public Driver {
  public:
   std::string name() const override { return "cuda"; }
 
   std::vector<DeviceInfo> devices(std::string* why_empty) override {
-    std::vector<DeviceInfo> found;
-    const auto api = library();
-    if (!api) {
-      if (why_empty) *why_empty = api.error().message;
-      return found;
+    std::vector<DeviceInfo> infos;
+    std::optional<Diagnostic> failure;
+    std::string why = kNoGpu;
+    if (const auto api = library(); !api) {
+      why = api.error().text();
+    } else if (auto found = list(**api, failure); !found) {
+      why = found.error().text();
+    } else {
+      for (Found& f : *found) infos.push_back(std::move(f.info));
+      if (failure) why = failure->text();
     }
-    int count = 0;
-    (*api)->device_count(&count);
-    for (int index = 0; index < count; ++index) {
-      int device = 0;
-      if ((*api)->device_get(&device, index) == kSuccess) found.push_back(info_of(**api, index, device));
-    }
-    if (found.empty() && why_empty) *why_empty = "the NVIDIA driver lists no GPU";
-    return found;
+    if (why_empty && infos.empty()) *why_empty = why;
+    return infos;
   }
 
   Result<std::unique_ptr<Device>> open(const std::string& selector) override {
     AICF_TRY(const Library* api, library());
-    const std::vector<DeviceInfo> all = devices(nullptr);
-    const auto lower = [](std::string text) {
-      for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-      return text;
-    };
-    int wanted = selector.empty() ? 0 : -1;
-    const auto [end, error] = std::from_chars(selector.data(), selector.data() + selector.size(), wanted);
-    const bool is_index = error == std::errc() && end == selector.data() + selector.size();
+    std::optional<Diagnostic> failure;
+    AICF_TRY(std::vector<Found> found, list(*api, failure));
+    const bool is_index = std::ranges::all_of(selector, [](unsigned char c) { return std::isdigit(c); });
+    const std::string id = "cuda:" + (selector.empty() ? "0" : selector);
     std::string names;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      const bool named =
-          !selector.empty() && !is_index && lower(all[i].name).find(lower(selector)) != std::string::npos;
-      if (named || static_cast<int>(i) == wanted) {
-        int device = 0;
-        AICF_RETURN_IF_ERROR(api->check(api->device_get(&device, static_cast<int>(i)), all[i].id));
-        return CudaDevice::create(*api, static_cast<int>(i), device);
-      }
-      names += fmt::format("{}{} ({})", i ? ", " : "", all[i].id, all[i].name);
+    for (Found& f : found) {
+      const bool wanted = is_index ? f.info.id == id : lower(f.info.name).find(lower(selector)) != std::string::npos;
+      if (wanted) return CudaDevice::create(*api, f.device, std::move(f.info));
+      names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", f.info.id, f.info.name);
     }
-    if (all.empty()) return unsupported("the NVIDIA driver lists no GPU");
+    if (failure) return std::unexpected(*failure);
+    if (found.empty()) return unsupported(kNoGpu);
     return unsupported(fmt::format("no CUDA device is called '{}'; there are {}", selector, names));
   }
 };

@@ -20,7 +20,8 @@ std::string trimmed(std::string log) {
 
 Result<std::shared_ptr<Context>> Context::create(const Library& library, int device) {
   std::shared_ptr<Context> context(new Context(library, device));
-  AICF_RETURN_IF_ERROR(library.check(library.context_retain(&context->handle_, device), "the device does not open"));
+  AICF_RETURN_IF_ERROR(library.check(library.context_retain(&context->handle_, device), "cuDevicePrimaryCtxRetain",
+                                     "opening the device"));
   AICF_RETURN_IF_ERROR(context->use());
   return context;
 }
@@ -29,13 +30,8 @@ Context::~Context() {
   if (handle_) library_.context_release(device_);
 }
 
-int Context::attribute(int which) const {
-  int value = 0;
-  return library_.device_attribute(&value, which, device_) == kSuccess ? value : 0;
-}
-
 Result<void> Context::use() const {
-  return library_.check(library_.context_set(handle_), "the device's context");
+  return library_.check(library_.context_set(handle_), "cuCtxSetCurrent", "using the device");
 }
 
 Result<std::unique_ptr<Buffer>> Buffer::create(std::shared_ptr<Context> context, std::size_t size) {
@@ -47,9 +43,10 @@ Result<std::unique_ptr<Buffer>> Buffer::create(std::shared_ptr<Context> context,
   if (status == kOutOfMemory) {
     std::size_t free = 0, total = 0;
     api.memory_info(&free, &total);
-    return run_failure(fmt::format("no device memory for {} bytes: {} of {} bytes are free", size, free, total));
+    return run_failure(fmt::format("cuMemAlloc failed: {}: {} of {} bytes are free", api.words(status), free, total),
+                       fmt::format("allocating {} bytes", size));
   }
-  AICF_RETURN_IF_ERROR(api.check(status, fmt::format("allocating {} bytes", size)));
+  AICF_RETURN_IF_ERROR(api.check(status, "cuMemAlloc", fmt::format("allocating {} bytes", size)));
   return std::make_unique<Buffer>(std::move(context), pointer, size);
 }
 
@@ -71,7 +68,8 @@ Kernel::~Kernel() {
 
 Result<std::unique_ptr<Kernel>> Kernel::create(std::shared_ptr<Context> context, const KernelBinary& binary) {
   const std::string place = fmt::format("kernel '{}'", binary.name);
-  if (binary.kind != BinaryKind::cubin) return unsupported("the CUDA driver runs device binaries (cubin) only", place);
+  const auto refused = [&](std::string why) { return fail(ErrorKind::refused, std::move(why), place); };
+  if (binary.kind != BinaryKind::cubin) return refused("the CUDA driver runs device binaries (cubin) only");
   AICF_RETURN_IF_ERROR(context->use());
   const Library& api = context->api();
   auto kernel = std::make_unique<Kernel>(context, binary);
@@ -82,35 +80,40 @@ Result<std::unique_ptr<Kernel>> Kernel::create(std::shared_ptr<Context> context,
   if (const Status status = api.module_load(&kernel->module_, binary.bytes.c_str(), 4, options, values)) {
     kernel->module_ = nullptr;
     const std::string log = trimmed(errors);
-    return run_failure(
-        fmt::format("the driver does not load it for sm_{}{}: {}{}{}", context->attribute(kCapabilityMajor),
-                    context->attribute(kCapabilityMinor), api.words(status), log.empty() ? "" : "\n", log),
-        place);
+    return refused(fmt::format("cuModuleLoadDataEx failed: {}{}{}", api.words(status), log.empty() ? "" : "\n", log));
   }
   if (const Status status = api.module_function(&kernel->function_, kernel->module_, binary.name.c_str())) {
-    return run_failure("its binary has no such entry point: " + api.words(status), place);
+    return refused("cuModuleGetFunction failed, its binary has no such entry point: " + api.words(status));
   }
 
-  const auto attribute = [&](int which) {
+  const auto function = [&](int which) -> Result<int> {
     int value = 0;
-    return api.function_attribute(&value, which, kernel->function_) == kSuccess ? value : 0;
+    AICF_RETURN_IF_ERROR(
+        api.check(api.function_attribute(&value, which, kernel->function_), "cuFuncGetAttribute", place));
+    return value;
   };
-  if (const int most = attribute(kFunctionMaxThreads); binary.workgroup_size > static_cast<unsigned>(most)) {
-    return run_failure(fmt::format("{} threads of {} registers do not fit a multiprocessor; at most {} do",
-                                   binary.workgroup_size, attribute(kFunctionRegisters), most),
-                       place);
+  AICF_TRY(const int most, function(kFunctionMaxThreads));
+  if (binary.workgroup_size > static_cast<unsigned>(most)) {
+    AICF_TRY(const int registers, function(kFunctionRegisters));
+    return refused(fmt::format("{} threads of {} registers do not fit a multiprocessor; at most {} do",
+                               binary.workgroup_size, registers, most));
   }
-  const int available = context->attribute(kSharedPerBlockOptin) - attribute(kFunctionStaticShared);
+  int optin = 0;
+  AICF_RETURN_IF_ERROR(
+      api.check(api.device_attribute(&optin, kSharedPerBlockOptin, context->device()), "cuDeviceGetAttribute", place));
+  AICF_TRY(const int fixed, function(kFunctionStaticShared));
+  const int available = optin - fixed;
   if (binary.workgroup_memory_bytes > static_cast<unsigned>(std::max(available, 0))) {
-    return run_failure(
-        fmt::format("{} bytes of shared memory are over the device's {}", binary.workgroup_memory_bytes, available),
-        place);
+    return refused(
+        fmt::format("{} bytes of shared memory are over the device's {}", binary.workgroup_memory_bytes, available));
   }
   // Over 48 KB has to be asked for. The figure belongs to the function: never lower it under another launch's need.
   const int needed = static_cast<int>(binary.workgroup_memory_bytes);
-  if (needed > attribute(kFunctionMaxDynamicShared)) {
+  AICF_TRY(const int allowed, function(kFunctionMaxDynamicShared));
+  if (needed > allowed) {
     if (const Status status = api.function_set_attribute(kernel->function_, kFunctionMaxDynamicShared, needed)) {
-      return run_failure(fmt::format("{} bytes of shared memory are refused: {}", needed, api.words(status)), place);
+      return refused(fmt::format("cuFuncSetAttribute failed: {} bytes of shared memory are refused: {}", needed,
+                                 api.words(status)));
     }
   }
   return kernel;
@@ -135,7 +138,7 @@ Result<void> Kernel::launch(const Dispatch& dispatch, Handle stream) const {
                                    shared_bytes_, stream, addresses.data(), nullptr);
   if (status == kSuccess) return {};
   return run_failure(
-      fmt::format("the launch of {} workgroups of {} threads with {} bytes of shared memory is refused: {}",
+      fmt::format("cuLaunchKernel of {} workgroups of {} threads with {} bytes of shared memory failed: {}",
                   dispatch.workgroups, threads_, shared_bytes_, api.words(status)),
       place);
 }

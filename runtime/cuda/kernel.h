@@ -18,7 +18,6 @@ class Context {
 
   const Library& api() const { return library_; }
   int device() const { return device_; }
-  int attribute(int which) const;
   /// Makes it current for the calling thread; to be called before any use.
   Result<void> use() const;
 
@@ -47,7 +46,8 @@ class Buffer final : public DeviceBuffer {
 /// A loaded module and its one function.
 class Kernel final : public LoadedKernel {
  public:
-  /// Loads a cubin (or PTX) and allows its dynamic shared memory. Errors name the kernel and carry the JIT's log.
+  /// Loads a cubin (or PTX) and allows its dynamic shared memory. Errors: refused, naming the kernel, with the JIT's log;
+  /// run_failure.
   static Result<std::unique_ptr<Kernel>> create(std::shared_ptr<Context> context, const KernelBinary& binary);
   Kernel(std::shared_ptr<Context> context, const KernelBinary& binary);
   ~Kernel() override;

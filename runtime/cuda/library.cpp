@@ -3,17 +3,21 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <type_traits>
 
 namespace aicf::cuda {
 namespace {
 
 Result<std::unique_ptr<Library>> load() {
-  void* handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const char* other = std::getenv("AICF_CUDA_LIBRARY");
+  const std::string name = other && *other ? other : "libcuda.so.1";
+  void* handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) {
     return unsupported(
-        "the NVIDIA driver's libcuda.so.1 is not installed here; cuda-emulation runs CUDA kernels without it");
+        fmt::format("the NVIDIA driver's {} is not installed here; cuda-emulation runs CUDA kernels without it", name));
   }
   auto library = std::make_unique<Library>();
   std::string missing;
@@ -53,10 +57,7 @@ Result<std::unique_ptr<Library>> load() {
   bind(library->event_elapsed, "cuEventElapsedTime");
   if (!missing.empty()) {
     return unsupported(
-        fmt::format("libcuda.so.1 has no {}; the NVIDIA driver is too old (11.0 or later is needed)", missing));
-  }
-  if (const Status status = library->init(0)) {
-    return unsupported("the NVIDIA driver finds no usable GPU: cuInit: " + library->words(status));
+        fmt::format("{} has no {}; the NVIDIA driver is too old (11.0 or later is needed)", name, missing));
   }
   return library;
 }
@@ -71,16 +72,27 @@ std::string Library::words(Status status) const {
   return fmt::format("{}: {}", name, text);
 }
 
-Result<void> Library::check(Status status, const std::string& what) const {
+Result<void> Library::check(Status status, std::string_view call, std::string place) const {
   if (status == kSuccess) return {};
-  return run_failure(fmt::format("{}: {}", what, words(status)));
+  return run_failure(fmt::format("{} failed: {}", call, words(status)), std::move(place));
 }
 
 Result<const Library*> library() {
   // Never unloaded: the driver has threads and exit handlers of its own.
   static const auto* const found = new Result<std::unique_ptr<Library>>(load());
   if (!*found) return std::unexpected(found->error());
-  return found->value().get();
+  const Library& api = *found->value();
+  static std::mutex mutex;
+  static bool initialised = false;
+  std::lock_guard lock(mutex);
+  if (!initialised) {
+    const Status status = api.init(0);
+    if (status == kNoDevice || status == kStubLibrary || status == kDriverTooOld)
+      return unsupported("the NVIDIA driver finds no usable GPU: cuInit: " + api.words(status));
+    AICF_RETURN_IF_ERROR(api.check(status, "cuInit", "opening CUDA"));
+    initialised = true;
+  }
+  return &api;
 }
 
 }  // namespace aicf::cuda

@@ -1,12 +1,14 @@
 #pragma once
 
-// The CUDA driver API, found at run time in libcuda.so.1 (never libcuda.so, which may be a toolkit's stub). Prototypes
+// The CUDA driver API, found at run time in libcuda.so.1 (never libcuda.so, which may be a toolkit's stub), or in the
+// library that AICF_CUDA_LIBRARY names. Prototypes
 // and the few constants are declared here, so that no toolkit header is needed; they are of the versioned ABI (_v2
 // where the plain name is the one before CUDA 4), which drivers keep.
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "mir/support/result.h"
 
@@ -17,7 +19,7 @@ using Pointer = unsigned long long;  ///< CUdeviceptr.
 using Status = int;                  ///< CUresult; 0 is success.
 
 inline constexpr Status kSuccess = 0;
-inline constexpr Status kOutOfMemory = 2;
+inline constexpr Status kOutOfMemory = 2, kStubLibrary = 34, kNoDevice = 100, kDriverTooOld = 803;
 
 // CUdevice_attribute
 inline constexpr int kMaxThreadsPerBlock = 1, kWarpSize = 10, kClockRate = 13, kMultiprocessors = 16,
@@ -67,11 +69,12 @@ struct Library {
 
   /// "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered".
   std::string words(Status status) const;
-  /// run_failure "what: NAME: text", unless the status is success.
-  Result<void> check(Status status, const std::string& what) const;
+  /// Success, or run_failure "cuMemAlloc failed: NAME: text"; `place` as in Diagnostic.
+  Result<void> check(Status status, std::string_view call, std::string place) const;
 };
 
-/// Loads and initialises it once per process. Error: unsupported, with the reason (no library, no GPU, driver too old).
+/// Loads and initialises it once per process. Errors: unsupported, with the reason (no library, no GPU, driver too old);
+/// run_failure.
 Result<const Library*> library();
 
 }  // namespace aicf::cuda

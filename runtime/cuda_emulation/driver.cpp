@@ -138,7 +138,8 @@ class EmulationDevice final : public Device {
     return std::make_unique<EmulationKernel>(kernel, std::move(compiled));
   }
 
-  Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels) override {
+  Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels,
+                                                              std::size_t* failed) override {
     std::vector<Result<std::unique_ptr<LoadedKernel>>> results(kernels.size());
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
@@ -153,6 +154,7 @@ class EmulationDevice final : public Device {
     }
     std::vector<std::unique_ptr<LoadedKernel>> loaded;
     for (auto& result : results) {
+      if (failed) *failed = loaded.size();
       if (!result) return std::unexpected(std::move(result.error()));
       loaded.push_back(std::move(*result));
     }

@@ -71,9 +71,9 @@ struct Executor::Impl {
 Executor::Executor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Executor::~Executor() = default;
 
-Result<std::unique_ptr<Executor>> Executor::create(Device& device, const Program& program) {
+Result<std::unique_ptr<Executor>> Executor::create(Device& device, const Program& program, std::size_t* failed_kernel) {
   auto impl = std::unique_ptr<Impl>(new Impl{device, program, {}, {}, {}, {}});
-  AICF_TRY(impl->kernels, device.load_all(program.kernels));
+  AICF_TRY(impl->kernels, device.load_all(program.kernels, failed_kernel));
   for (std::size_t i = 0; i < program.constants.size(); ++i) {
     auto named = std::ranges::find(program.buffers, static_cast<std::int64_t>(i), &BufferPlan::constant);
     std::string name = named == program.buffers.end() ? fmt::format("constant {}", i) : named->name;

@@ -47,7 +47,9 @@ struct RunOptions {
 /// A program loaded on a device; reusable for many runs. Kernels are loaded and constants uploaded once.
 class Executor {
  public:
-  static Result<std::unique_ptr<Executor>> create(Device& device, const Program& program);
+  /// Errors: refused when the device does not take a kernel, whose place `failed_kernel` gets; run_failure.
+  static Result<std::unique_ptr<Executor>> create(Device& device, const Program& program,
+                                                  std::size_t* failed_kernel = nullptr);
   ~Executor();
   /// Inputs by buffer name in the model's types; symbols must be bound. Integers are checked against the 32-bit device
   /// storage (bad_input names tensor and value).

@@ -11,15 +11,17 @@ namespace {
 Result<GlobalApi> load_global_api() {
   // The device-selection layer of Mesa dereferences null for devices without a display; nothing here needs it.
   setenv("NODEVICE_SELECT", "1", /*overwrite=*/0);
-  void* library = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+  const char* other = std::getenv("AICF_VULKAN_LIBRARY");
+  const std::string name = other && *other ? other : "libvulkan.so.1";
+  void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* why = dlerror();
-    return unsupported(fmt::format("no Vulkan loader ({}); install libvulkan1 and a Vulkan driver",
-                                   why ? why : "libvulkan.so.1 not found"));
+    return unsupported(
+        fmt::format("no Vulkan loader ({}); install libvulkan1 and a Vulkan driver", why ? why : name + " not found"));
   }
   GlobalApi api;
   api.vkGetInstanceProcAddr = reinterpret_cast<PFN_vkGetInstanceProcAddr>(dlsym(library, "vkGetInstanceProcAddr"));
-  if (!api.vkGetInstanceProcAddr) return unsupported("libvulkan.so.1 has no vkGetInstanceProcAddr");
+  if (!api.vkGetInstanceProcAddr) return unsupported(name + " has no vkGetInstanceProcAddr");
 #define AICF_VK_LOAD(function)                                                                    \
   api.function = reinterpret_cast<PFN_##function>(api.vkGetInstanceProcAddr(nullptr, #function)); \
   if (!api.function) return unsupported("the Vulkan loader has no " #function "; Vulkan 1.1 is needed");

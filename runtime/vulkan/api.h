@@ -1,6 +1,7 @@
 #pragma once
 
-// Vulkan entry points, found at run time: AICF links no Vulkan library, so a machine without one only lists no device.
+// Vulkan entry points, found at run time in libvulkan.so.1, or in the library that AICF_VULKAN_LIBRARY names: AICF links
+// no Vulkan library, so a machine without one only lists no device.
 // Tables by level; a function that a driver does not export stays null only where it is listed as optional.
 
 #ifndef VK_NO_PROTOTYPES

@@ -74,8 +74,8 @@ Result<const Layout*> Context::layout(std::uint32_t arguments, std::uint32_t pus
   set_info.bindingCount = arguments;
   set_info.pBindings = bindings.data();
   VkDescriptorSetLayout set = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(
-      check(api_.vkCreateDescriptorSetLayout(device_, &set_info, nullptr, &set), "vkCreateDescriptorSetLayout"));
+  AICF_RETURN_IF_ERROR(check(api_.vkCreateDescriptorSetLayout(device_, &set_info, nullptr, &set),
+                             "vkCreateDescriptorSetLayout", physical_.info.name));
   entry->second.set = {device_, set, api_.vkDestroyDescriptorSetLayout};
 
   VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_constant_bytes};
@@ -85,8 +85,8 @@ Result<const Layout*> Context::layout(std::uint32_t arguments, std::uint32_t pus
   pipeline_info.pushConstantRangeCount = 1;
   pipeline_info.pPushConstantRanges = &range;
   VkPipelineLayout pipeline = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(
-      check(api_.vkCreatePipelineLayout(device_, &pipeline_info, nullptr, &pipeline), "vkCreatePipelineLayout"));
+  AICF_RETURN_IF_ERROR(check(api_.vkCreatePipelineLayout(device_, &pipeline_info, nullptr, &pipeline),
+                             "vkCreatePipelineLayout", physical_.info.name));
   entry->second.pipeline = {device_, pipeline, api_.vkDestroyPipelineLayout};
   return &entry->second;
 }

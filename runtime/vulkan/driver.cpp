@@ -8,6 +8,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "runtime/vulkan/run.h"
@@ -50,13 +51,16 @@ class VulkanDevice final : public Device {
     return queue_->download(buffer, offset, bytes);
   }
 
+  Result<void> fits(const KernelBinary& kernel) override { return Kernel::fits(context_->physical(), kernel); }
+
   Result<std::unique_ptr<LoadedKernel>> load(const KernelBinary& kernel) override {
     auto loaded = Kernel::create(context_, kernel);
     AICF_RETURN_IF_ERROR(context_->instance().check_validation(fmt::format("kernel '{}'", kernel.name)));
     return loaded;
   }
 
-  Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels) override {
+  Result<std::vector<std::unique_ptr<LoadedKernel>>> load_all(std::span<const KernelBinary> kernels,
+                                                              std::size_t* failed) override {
     std::vector<Result<std::unique_ptr<Kernel>>> results(kernels.size());
     std::atomic<std::size_t> next = 0;
     const auto work = [&] {
@@ -70,6 +74,7 @@ class VulkanDevice final : public Device {
     }
     std::vector<std::unique_ptr<LoadedKernel>> loaded;
     for (auto& result : results) {
+      if (failed) *failed = loaded.size();
       if (!result) return std::unexpected(std::move(result).error());
       loaded.push_back(std::move(*result));
     }
@@ -102,18 +107,21 @@ bool flag(const char* variable) {
   return value && *value && std::string_view(value) != "0";
 }
 
-/// Usable devices; `problems` gets a line for each that is not.
+/// Usable devices; `problems` gets a line for each that is not. Errors: that of a call that failed, where it leaves none.
 Result<std::vector<PhysicalDevice>> list(const Instance& instance, std::vector<std::string>* problems) {
   AICF_TRY(const auto handles, instance.physical_devices());
   std::vector<PhysicalDevice> found;
+  std::optional<Diagnostic> failure;
   for (VkPhysicalDevice handle : handles) {
     auto device = describe(instance, handle, static_cast<int>(found.size()));
     if (device) {
       found.push_back(std::move(*device));
     } else {
       problems->push_back(device.error().text());
+      if (device.error().kind == ErrorKind::run_failure) failure = device.error();
     }
   }
+  if (found.empty() && failure) return std::unexpected(*failure);
   return found;
 }
 

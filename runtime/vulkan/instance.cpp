@@ -12,19 +12,31 @@ namespace {
 constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
 constexpr const char* kPortability = "VK_KHR_portability_enumeration";
 
-bool has_layer(const GlobalApi& global, const char* name) {
+/// A list that the loader gives in two calls; it may grow in between (VK_INCOMPLETE).
+template <class Entry, class Call>
+Result<std::vector<Entry>> listed(const char* name, const char* place, Call call) {
   std::uint32_t count = 0;
-  if (global.vkEnumerateInstanceLayerProperties(&count, nullptr) != VK_SUCCESS) return false;
-  std::vector<VkLayerProperties> layers(count);
-  if (global.vkEnumerateInstanceLayerProperties(&count, layers.data()) < 0) return false;
+  AICF_RETURN_IF_ERROR(check(call(&count, nullptr), name, place));
+  std::vector<Entry> entries(count);
+  if (count == 0) return entries;
+  if (const VkResult r = call(&count, entries.data()); r != VK_INCOMPLETE) AICF_RETURN_IF_ERROR(check(r, name, place));
+  entries.resize(count);
+  return entries;
+}
+
+Result<bool> has_layer(const GlobalApi& global, const char* name) {
+  AICF_TRY(const auto layers,
+           listed<VkLayerProperties>("vkEnumerateInstanceLayerProperties", "opening Vulkan", [&](auto* n, auto to) {
+             return global.vkEnumerateInstanceLayerProperties(n, to);
+           }));
   return std::any_of(layers.begin(), layers.end(), [&](const auto& layer) { return !strcmp(layer.layerName, name); });
 }
 
-bool has_extension(const GlobalApi& global, const char* name) {
-  std::uint32_t count = 0;
-  if (global.vkEnumerateInstanceExtensionProperties(nullptr, &count, nullptr) != VK_SUCCESS) return false;
-  std::vector<VkExtensionProperties> found(count);
-  if (global.vkEnumerateInstanceExtensionProperties(nullptr, &count, found.data()) < 0) return false;
+Result<bool> has_extension(const GlobalApi& global, const char* name) {
+  AICF_TRY(const auto found, listed<VkExtensionProperties>(
+                                 "vkEnumerateInstanceExtensionProperties", "opening Vulkan", [&](auto* n, auto to) {
+                                   return global.vkEnumerateInstanceExtensionProperties(nullptr, n, to);
+                                 }));
   return std::any_of(found.begin(), found.end(), [&](const auto& e) { return !strcmp(e.extensionName, name); });
 }
 
@@ -43,13 +55,14 @@ Result<std::shared_ptr<Instance>> Instance::acquire(bool validation) {
 
 bool Instance::validation_available() {
   const auto global = global_api();
-  return global && has_layer(**global, kValidationLayer);
+  return global && has_layer(**global, kValidationLayer).value_or(false);
 }
 
 Result<void> Instance::create(bool validation) {
   AICF_TRY(const GlobalApi* global, global_api());
   std::uint32_t loader_version = 0;
-  AICF_RETURN_IF_ERROR(check(global->vkEnumerateInstanceVersion(&loader_version), "vkEnumerateInstanceVersion"));
+  AICF_RETURN_IF_ERROR(
+      check(global->vkEnumerateInstanceVersion(&loader_version), "vkEnumerateInstanceVersion", "opening Vulkan"));
   if (loader_version < VK_API_VERSION_1_1) return unsupported("the Vulkan loader is of version 1.0; 1.1 is needed");
   version_ = std::min<std::uint32_t>(loader_version, VK_API_VERSION_1_3);
   validation_ = validation;
@@ -62,14 +75,16 @@ Result<void> Instance::create(bool validation) {
   info.pApplicationInfo = &application;
 
   std::vector<const char*> layers, extensions;
-  if (has_extension(*global, kPortability)) {
+  AICF_TRY(const bool portability, has_extension(*global, kPortability));
+  if (portability) {
     extensions.push_back(kPortability);
     info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
   }
   VkValidationFeaturesEXT checks{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT};
   const VkValidationFeatureEnableEXT synchronisation = VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
   if (validation) {
-    if (!has_layer(*global, kValidationLayer)) {
+    AICF_TRY(const bool installed, has_layer(*global, kValidationLayer));
+    if (!installed) {
       return run_failure(fmt::format("validation was asked for but {} is not installed", kValidationLayer));
     }
     layers.push_back(kValidationLayer);
@@ -87,7 +102,7 @@ Result<void> Instance::create(bool validation) {
   VkInstance handle = VK_NULL_HANDLE;
   const VkResult created = global->vkCreateInstance(&info, nullptr, &handle);
   if (created == VK_ERROR_INCOMPATIBLE_DRIVER) return unsupported("no Vulkan driver is installed");
-  AICF_RETURN_IF_ERROR(check(created, "vkCreateInstance"));
+  AICF_RETURN_IF_ERROR(check(created, "vkCreateInstance", "opening Vulkan"));
   auto api = instance_api(*global, handle);
   if (!api) {
     auto destroy = reinterpret_cast<PFN_vkDestroyInstance>(global->vkGetInstanceProcAddr(handle, "vkDestroyInstance"));
@@ -106,7 +121,7 @@ Result<void> Instance::create(bool validation) {
     messenger.pfnUserCallback = on_message;
     messenger.pUserData = this;
     AICF_RETURN_IF_ERROR(check(api_.vkCreateDebugUtilsMessengerEXT(instance_, &messenger, nullptr, &messenger_),
-                               "vkCreateDebugUtilsMessengerEXT"));
+                               "vkCreateDebugUtilsMessengerEXT", "opening Vulkan"));
   }
   return {};
 }
@@ -126,15 +141,8 @@ VkBool32 Instance::on_message(VkDebugUtilsMessageSeverityFlagBitsEXT, VkDebugUti
 }
 
 Result<std::vector<VkPhysicalDevice>> Instance::physical_devices() const {
-  std::uint32_t count = 0;
-  AICF_RETURN_IF_ERROR(
-      check(api_.vkEnumeratePhysicalDevices(instance_, &count, nullptr), "vkEnumeratePhysicalDevices"));
-  std::vector<VkPhysicalDevice> devices(count);
-  if (count == 0) return devices;
-  const VkResult listed = api_.vkEnumeratePhysicalDevices(instance_, &count, devices.data());
-  if (listed != VK_INCOMPLETE) AICF_RETURN_IF_ERROR(check(listed, "vkEnumeratePhysicalDevices"));
-  devices.resize(count);
-  return devices;
+  return listed<VkPhysicalDevice>("vkEnumeratePhysicalDevices", "listing devices",
+                                  [&](auto* n, auto to) { return api_.vkEnumeratePhysicalDevices(instance_, n, to); });
 }
 
 Result<void> Instance::check_validation(const std::string& place) {

@@ -61,23 +61,41 @@ Result<bool> must_require_subgroup_size(const KernelBinary& binary, const Physic
       device.features.subgroup_size.subgroupSizeControl ? "none between on request" : "no way to ask for one size"));
 }
 
+/// Whether the pipeline must ask for the binary's subgroup size, where the device takes the kernel at all.
+Result<bool> check_fit(const KernelBinary& binary, const PhysicalDevice& device) {
+  if (binary.kind != BinaryKind::spirv) return run_failure("it is not a SPIR-V kernel");
+  AICF_TRY(const SpirvSummary module, summarise_spirv(binary.bytes));
+  AICF_RETURN_IF_ERROR(check_supported(module, device));
+  AICF_RETURN_IF_ERROR(check_limits(binary, module, device));
+  return must_require_subgroup_size(binary, device);
+}
+
+std::string place_of(const KernelBinary& binary, const PhysicalDevice& device) {
+  return fmt::format("kernel '{}' on {}", binary.name, device.info.name);
+}
+
+/// A result of making a module or pipeline. Only a lost device is more than a refusal: drivers also say that they are out
+/// of memory, or nothing in particular, where a shader is too large for them.
+Result<void> check_taken(VkResult result, std::string_view call, const std::string& place) {
+  auto made = check(result, call, place);
+  if (!made && result != VK_ERROR_DEVICE_LOST) made.error().kind = ErrorKind::refused;
+  return made;
+}
+
 }  // namespace
+
+Result<void> Kernel::fits(const PhysicalDevice& device, const KernelBinary& binary) {
+  auto fit = check_fit(binary, device);
+  if (!fit) return fail(ErrorKind::refused, std::move(fit.error().message), place_of(binary, device));
+  return {};
+}
 
 Result<std::unique_ptr<Kernel>> Kernel::create(std::shared_ptr<Context> context, const KernelBinary& binary) {
   const PhysicalDevice& device = context->physical();
   const DeviceApi& api = context->api();
-  const std::string place = fmt::format("kernel '{}' on {}", binary.name, device.info.name);
-  const auto at_place = [&](Diagnostic error) {
-    error.place = place;
-    return std::unexpected(std::move(error));
-  };
-  if (binary.kind != BinaryKind::spirv) return run_failure("it is not a SPIR-V kernel", place);
-  const auto module = summarise_spirv(binary.bytes);
-  if (!module) return at_place(module.error());
-  if (auto ok = check_supported(*module, device); !ok) return at_place(ok.error());
-  if (auto ok = check_limits(binary, *module, device); !ok) return at_place(ok.error());
-  const auto require_size = must_require_subgroup_size(binary, device);
-  if (!require_size) return at_place(require_size.error());
+  const std::string place = place_of(binary, device);
+  const auto require_size = check_fit(binary, device);
+  if (!require_size) return fail(ErrorKind::refused, require_size.error().message, place);
 
   std::unique_ptr<Kernel> kernel(new Kernel);
   kernel->context_ = context;
@@ -93,8 +111,8 @@ Result<std::unique_ptr<Kernel>> Kernel::create(std::shared_ptr<Context> context,
   module_info.codeSize = binary.bytes.size();
   module_info.pCode = words.data();
   VkShaderModule shader = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(check(api.vkCreateShaderModule(context->device(), &module_info, nullptr, &shader),
-                             "vkCreateShaderModule", place));
+  AICF_RETURN_IF_ERROR(check_taken(api.vkCreateShaderModule(context->device(), &module_info, nullptr, &shader),
+                                   "vkCreateShaderModule", place));
   const Owned<VkShaderModule> owned_shader(context->device(), shader, api.vkDestroyShaderModule);
 
   VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
@@ -118,7 +136,7 @@ Result<std::unique_ptr<Kernel>> Kernel::create(std::shared_ptr<Context> context,
   const VkResult created =
       api.vkCreateComputePipelines(context->device(), context->pipeline_cache(), 1, &info, nullptr, &pipeline);
   if (created != VK_SUCCESS && pipeline) api.vkDestroyPipeline(context->device(), pipeline, nullptr);
-  AICF_RETURN_IF_ERROR(check(created, "vkCreateComputePipelines", place));
+  AICF_RETURN_IF_ERROR(check_taken(created, "vkCreateComputePipelines", place));
   kernel->pipeline_ = {context->device(), pipeline, api.vkDestroyPipeline};
   return kernel;
 }

@@ -11,7 +11,9 @@ namespace aicf::vulkan {
 
 class Kernel final : public LoadedKernel {
  public:
-  /// Thread-safe. Errors: run_failure naming the kernel and what the module, the device's limits or the driver refuse.
+  /// Errors: refused, naming the kernel and what module or limit the device does not take.
+  static Result<void> fits(const PhysicalDevice& device, const KernelBinary& binary);
+  /// Thread-safe. Errors: refused, as fits() or with what the driver says; run_failure when the device fails.
   static Result<std::unique_ptr<Kernel>> create(std::shared_ptr<Context> context, const KernelBinary& binary);
 
   const std::string& name() const { return name_; }

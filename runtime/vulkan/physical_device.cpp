@@ -55,10 +55,12 @@ Result<void> choose_queue_family(const InstanceApi& api, PhysicalDevice& device)
 Result<void> read_extensions(const InstanceApi& api, PhysicalDevice& device) {
   std::uint32_t count = 0;
   constexpr const char* call = "vkEnumerateDeviceExtensionProperties";
-  AICF_RETURN_IF_ERROR(check(api.vkEnumerateDeviceExtensionProperties(device.handle, nullptr, &count, nullptr), call));
+  const std::string& place = device.info.name;
+  AICF_RETURN_IF_ERROR(
+      check(api.vkEnumerateDeviceExtensionProperties(device.handle, nullptr, &count, nullptr), call, place));
   std::vector<VkExtensionProperties> found(count);
   AICF_RETURN_IF_ERROR(
-      check(api.vkEnumerateDeviceExtensionProperties(device.handle, nullptr, &count, found.data()), call));
+      check(api.vkEnumerateDeviceExtensionProperties(device.handle, nullptr, &count, found.data()), call, place));
   for (const auto& extension : found) device.extensions.emplace_back(extension.extensionName);
   return {};
 }

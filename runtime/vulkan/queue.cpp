@@ -1,5 +1,7 @@
 #include "runtime/vulkan/queue.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -27,12 +29,14 @@ void record_memory_barrier(const DeviceApi& api, VkCommandBuffer commands, VkPip
 Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Context> context) {
   const DeviceApi& api = context->api();
   const VkDevice device = context->device();
+  const std::string& place = context->physical().info.name;
   std::unique_ptr<Queue> made(new Queue(context));
 
   VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool_info.queueFamilyIndex = context->physical().queue_family;
   VkCommandPool pool = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(check(api.vkCreateCommandPool(device, &pool_info, nullptr, &pool), "vkCreateCommandPool"));
+  AICF_RETURN_IF_ERROR(
+      check(api.vkCreateCommandPool(device, &pool_info, nullptr, &pool), "vkCreateCommandPool", place));
   made->pool_ = {device, pool, api.vkDestroyCommandPool};
 
   VkCommandBufferAllocateInfo allocate{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO};
@@ -40,23 +44,23 @@ Result<std::unique_ptr<Queue>> Queue::create(std::shared_ptr<Context> context) {
   allocate.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
   allocate.commandBufferCount = 1;
   AICF_RETURN_IF_ERROR(
-      check(api.vkAllocateCommandBuffers(device, &allocate, &made->commands_), "vkAllocateCommandBuffers"));
+      check(api.vkAllocateCommandBuffers(device, &allocate, &made->commands_), "vkAllocateCommandBuffers", place));
 
   VkFenceCreateInfo fence_info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   VkFence fence = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(check(api.vkCreateFence(device, &fence_info, nullptr, &fence), "vkCreateFence"));
+  AICF_RETURN_IF_ERROR(check(api.vkCreateFence(device, &fence_info, nullptr, &fence), "vkCreateFence", place));
   made->fence_ = {device, fence, api.vkDestroyFence};
 
   AICF_TRY(made->mark_, Buffer::create(context, 4, Buffer::Use::staging));
   return made;
 }
 
-Result<VkCommandBuffer> Queue::begin() {
+Result<VkCommandBuffer> Queue::begin(const std::string& place) {
   const DeviceApi& api = context_->api();
-  AICF_RETURN_IF_ERROR(check(api.vkResetCommandPool(context_->device(), pool_.get(), 0), "vkResetCommandPool"));
+  AICF_RETURN_IF_ERROR(check(api.vkResetCommandPool(context_->device(), pool_.get(), 0), "vkResetCommandPool", place));
   VkCommandBufferBeginInfo info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
-  AICF_RETURN_IF_ERROR(check(api.vkBeginCommandBuffer(commands_, &info), "vkBeginCommandBuffer"));
+  AICF_RETURN_IF_ERROR(check(api.vkBeginCommandBuffer(commands_, &info), "vkBeginCommandBuffer", place));
   // A submit makes the host's earlier writes visible by itself; earlier submits were waited for, but a fence orders
   // only execution towards the device's own later accesses.
   record_memory_barrier(api, commands_, kDeviceStages, kDeviceWrites, kDeviceStages, kDeviceAll);
@@ -80,8 +84,10 @@ Result<void> Queue::finish(const std::string& place) {
   submit.commandBufferCount = 1;
   submit.pCommandBuffers = &commands_;
   AICF_RETURN_IF_ERROR(check(api.vkQueueSubmit(context_->queue(), 1, &submit, fence), "vkQueueSubmit", place));
-  AICF_RETURN_IF_ERROR(
-      check(api.vkWaitForFences(context_->device(), 1, &fence, VK_TRUE, UINT64_MAX), "vkWaitForFences", place));
+  if (const VkResult waited = api.vkWaitForFences(context_->device(), 1, &fence, VK_TRUE, UINT64_MAX)) {
+    api.vkDeviceWaitIdle(context_->device());  // what the work uses is freed next
+    return check(waited, "vkWaitForFences", place);
+  }
   std::uint32_t arrived = 0;
   std::memcpy(&arrived, mark_->mapped(), 4);
   if (arrived != serial_) {
@@ -99,10 +105,11 @@ Result<Buffer*> Queue::staging() {
 
 Result<void> Queue::copy(VkBuffer from, std::size_t from_offset, VkBuffer to, std::size_t to_offset,
                          std::size_t bytes) {
-  AICF_TRY(VkCommandBuffer commands, begin());
+  const std::string place = fmt::format("copying {} bytes", bytes);
+  AICF_TRY(VkCommandBuffer commands, begin(place));
   const VkBufferCopy region{from_offset, to_offset, bytes};
   context_->api().vkCmdCopyBuffer(commands, from, to, 1, &region);
-  return finish("copy");
+  return finish(place);
 }
 
 Result<void> Queue::upload(Buffer& to, std::size_t offset, std::span<const std::byte> bytes) {

@@ -16,7 +16,7 @@ class Queue {
   static Result<std::unique_ptr<Queue>> create(std::shared_ptr<Context> context);
 
   /// Starts a command buffer whose commands see all writes of the host and of earlier submits.
-  Result<VkCommandBuffer> begin();
+  Result<VkCommandBuffer> begin(const std::string& place);
   /// Makes all writes visible to the host, submits and waits. Errors: run_failure with `place` when the device is lost
   /// or drops work (a mark written behind the last command must arrive: some drivers report success for cancelled
   /// work).

@@ -46,7 +46,8 @@ Result<void> Runner::prepare() {
   pool_info.poolSizeCount = 1;
   pool_info.pPoolSizes = &size;
   VkDescriptorPool pool = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(check(api.vkCreateDescriptorPool(device, &pool_info, nullptr, &pool), "vkCreateDescriptorPool"));
+  AICF_RETURN_IF_ERROR(check(api.vkCreateDescriptorPool(device, &pool_info, nullptr, &pool), "vkCreateDescriptorPool",
+                             context_->physical().info.name));
   descriptors_ = {device, pool, api.vkDestroyDescriptorPool};
 
   if (context_->physical().timestamp_valid_bits > 0) {
@@ -54,7 +55,8 @@ Result<void> Runner::prepare() {
     query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
     query_info.queryCount = kMaxPieces + 1;
     VkQueryPool queries = VK_NULL_HANDLE;
-    AICF_RETURN_IF_ERROR(check(api.vkCreateQueryPool(device, &query_info, nullptr, &queries), "vkCreateQueryPool"));
+    AICF_RETURN_IF_ERROR(check(api.vkCreateQueryPool(device, &query_info, nullptr, &queries), "vkCreateQueryPool",
+                               context_->physical().info.name));
     queries_ = {device, queries, api.vkDestroyQueryPool};
   }
   AICF_TRY(nothing_, Buffer::create(context_, 0, Buffer::Use::kernel));
@@ -72,8 +74,8 @@ Result<VkDescriptorSet> Runner::bind(const Kernel& kernel, const Dispatch& dispa
   allocate.descriptorSetCount = 1;
   allocate.pSetLayouts = &layout;
   VkDescriptorSet set = VK_NULL_HANDLE;
-  AICF_RETURN_IF_ERROR(
-      check(api.vkAllocateDescriptorSets(context_->device(), &allocate, &set), "vkAllocateDescriptorSets"));
+  AICF_RETURN_IF_ERROR(check(api.vkAllocateDescriptorSets(context_->device(), &allocate, &set),
+                             "vkAllocateDescriptorSets", fmt::format("running kernel '{}'", kernel.name())));
 
   std::vector<VkDescriptorBufferInfo> infos(dispatch.buffers.size());
   std::vector<VkWriteDescriptorSet> writes(dispatch.buffers.size());
@@ -119,8 +121,8 @@ Result<void> Runner::fill_submit(std::span<const Dispatch> dispatches, Cursor& c
   const DeviceApi& api = context_->api();
   pieces.clear();
   AICF_RETURN_IF_ERROR(
-      check(api.vkResetDescriptorPool(context_->device(), descriptors_.get(), 0), "vkResetDescriptorPool"));
-  AICF_TRY(VkCommandBuffer commands, queue_.begin());
+      check(api.vkResetDescriptorPool(context_->device(), descriptors_.get(), 0), "vkResetDescriptorPool", "running"));
+  AICF_TRY(VkCommandBuffer commands, queue_.begin("running"));
   if (queries_) {
     api.vkCmdResetQueryPool(commands, queries_.get(), 0, kMaxPieces + 1);
     api.vkCmdWriteTimestamp(commands, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries_.get(), 0);
@@ -191,7 +193,7 @@ Result<std::vector<double>> Runner::read_timestamps(std::size_t pieces) {
   AICF_RETURN_IF_ERROR(check(
       context_->api().vkGetQueryPoolResults(context_->device(), queries_.get(), 0, stamps.size(), stamps.size() * 8,
                                             stamps.data(), 8, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-      "vkGetQueryPoolResults"));
+      "vkGetQueryPoolResults", "reading timestamps"));
   const std::uint32_t bits = context_->physical().timestamp_valid_bits;
   const std::uint64_t mask = bits >= 64 ? UINT64_MAX : (std::uint64_t{1} << bits) - 1;
   for (std::size_t i = 0; i < pieces; ++i) {

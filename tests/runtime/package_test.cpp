@@ -5,6 +5,7 @@
 #include <random>
 
 #include "runtime/artifact.h"
+#include "runtime/file_io.h"
 #include "tests/runtime/temp_dir.h"
 
 namespace aicf {
@@ -136,6 +137,42 @@ TEST(Package, EqualPackagesGiveEqualBytes) {
   EXPECT_EQ(read_file(dir.file("a")), read_file(dir.file("b")));
 }
 
+TEST(Package, WeightsStayInTheirOwnFile) {
+  const TempDir dir;
+  const std::string weights = dir.file("weights.bin"), path = dir.file("p");
+  std::vector<float> values(4096);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  const std::string bytes(reinterpret_cast<const char*>(values.data()), 4 * values.size());
+  write_file(weights, "head" + std::string(12, '\0') + bytes);
+  Package package = make_package();
+  {
+    const auto file = MappedFile::open(weights);
+    ASSERT_TRUE(file.has_value());
+    for (Program& program : package.programs)
+      program.constants = {Tensor::view(DType::f32, {64, 64}, (*file)->bytes().data() + 16, *file)};
+  }
+  ASSERT_TRUE(write_package(path, package).has_value());
+  const auto embedded = std::filesystem::file_size(path);
+  ASSERT_TRUE(write_package(path, package, WeightStorage::referenced).has_value());
+  EXPECT_LT(std::filesystem::file_size(path) + 4 * values.size(), embedded + 1024);
+
+  std::filesystem::create_directory(dir.file("moved"));
+  std::filesystem::rename(path, dir.file("moved/p"));
+  std::filesystem::rename(weights, dir.file("moved/weights.bin"));
+  {
+    const auto back = read_package(dir.file("moved/p"));
+    ASSERT_TRUE(back.has_value()) << back.error().text();
+    for (const Program& program : back->programs) {
+      EXPECT_EQ(program.constants[0].at(4095), 4095);
+      EXPECT_EQ(program.constants[0].shape(), (std::vector<std::int64_t>{64, 64}));
+    }
+  }
+  write_file(dir.file("moved/weights.bin"), "head" + std::string(13, '\0') + bytes);
+  EXPECT_THAT(error_of(dir.file("moved/p")), HasSubstr("which has changed since"));
+  std::filesystem::remove(dir.file("moved/weights.bin"));
+  EXPECT_THAT(error_of(dir.file("moved/p")), HasSubstr("weights.bin', which cannot be opened"));
+}
+
 TEST(Package, ForeignAndNewerFilesAreNamed) {
   const TempDir dir;
   const std::string path = dir.file("p");
@@ -144,7 +181,7 @@ TEST(Package, ForeignAndNewerFilesAreNamed) {
   write_file(path, "PK\x03\x04 something else entirely");
   EXPECT_THAT(error_of(path), HasSubstr("not an AICF package"));
   write_file(path, "AICFPKG2" + std::string(100, '\0'));
-  EXPECT_THAT(error_of(path), HasSubstr("another AICF version"));
+  EXPECT_THAT(error_of(path), HasSubstr("format 2, this AICF reads format 1: use a newer AICF"));
   write_file(path, "AICFPKG1");
   EXPECT_THAT(error_of(path), HasSubstr("truncated"));
   ASSERT_TRUE(write_package(path, make_package()).has_value());
@@ -153,7 +190,7 @@ TEST(Package, ForeignAndNewerFilesAreNamed) {
   ASSERT_NE(at, std::string::npos);
   file[at + 10] = '2';
   write_file(path, with_checksum(file));
-  EXPECT_THAT(error_of(path), HasSubstr("another AICF version"));
+  EXPECT_THAT(error_of(path), HasSubstr("format 2, this AICF reads format 1: use a newer AICF"));
   EXPECT_THAT(error_of(dir.file("absent")), HasSubstr("No such file"));
 }
 

@@ -15,7 +15,7 @@ struct Measured {
   std::vector<double> ms, cpu_ms;
   double first_s = 0;
   RunResult run;
-  CompiledModel compiled;
+  Outcome loaded;
   std::unique_ptr<Executor> executor;
   std::size_t place = 0;
 };
@@ -50,9 +50,7 @@ Result<int> bench(const Options& given) {
       auto m = std::make_unique<Measured>();
       m->label = places[p].id + (fuse ? "" : " unfused");
       m->place = p;
-      AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
-      AICF_TRY(m->compiled, aicf::compile(loaded.model.graph, loaded.model.constants, places[p].target, compile));
-      AICF_TRY(m->executor, Executor::create(*places[p].device, m->compiled.program));
+      AICF_TRY(m->executor, compile_and_load(places[p], loaded, options, fuse, m->loaded));
       AICF_TRY(m->run, m->executor->run(loaded.inputs, loaded.symbols));
       m->first_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count();
       all.push_back(std::move(m));
@@ -79,7 +77,7 @@ Result<int> bench(const Options& given) {
                       {"first_s", m->first_s},
                       {"launches", m->run.launches.size()},
                       {"arena", m->run.memory.arena},
-                      {"kernels", launches_json(m->compiled, m->run)}});
+                      {"kernels", launches_json(m->loaded.compiled, m->run)}});
       continue;
     }
     fmt::print(
@@ -88,7 +86,7 @@ Result<int> bench(const Options& given) {
         bytes_text(m->run.memory.arena), m->first_s);
     for (std::size_t i = 0; i < m->run.launches.size(); ++i) {
       double predicted = 0;
-      for (const CompiledRegion& r : m->compiled.regions)
+      for (const CompiledRegion& r : m->loaded.compiled.regions)
         if (r.region.name == m->run.launches[i].region) predicted = r.chosen.scheduled.schedule.predicted.total / 1000;
       fmt::print("  {:28} {:10.3f} ms   predicted {:.3f}\n", m->run.launches[i].kernel, m->run.launches[i].milliseconds,
                  predicted);

@@ -23,7 +23,7 @@ struct Options {
   std::vector<std::string> devices, targets, forced, bind, inputs;
   std::string outputs, expect, output, stage = "all", region, against;
   std::string repro = "aicf-repro";  ///< folder
-  std::string fusion = "on", optimize_for = "throughput", cache = "on";
+  std::string fusion = "on", optimize_for = "throughput", cache = "on", weights = "embed";
   std::uint64_t seed = 1, max_memory = 0;
   int repetitions = 10;
   double absolute = 1e-5, relative = 1e-4;
@@ -70,6 +70,10 @@ struct Outcome {
   CompiledModel compiled;
   double compile_seconds = 0, load_seconds = 0;
 };
+/// Fills `out` but for outputs and run. A schedule with a kernel that the device refuses gives way to the next best one,
+/// with a line on stderr. `out` must outlive the executor.
+Result<std::unique_ptr<Executor>> compile_and_load(Place& place, const LoadedModel& loaded, const Options& options,
+                                                   bool fuse, Outcome& out);
 Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& options, bool fuse);
 Result<NamedTensors> run_reference(const LoadedModel& loaded);
 
@@ -89,6 +93,9 @@ Difference compare(const NamedTensors& got, const NamedTensors& wanted);
 Json to_json(const Difference& d, double absolute, double relative);
 std::string bytes_text(std::uint64_t bytes);
 
+bool is_package(const std::string& path);
+/// A package runs from its file alone; inputs and outputs carry the model's names.
+Result<int> run_package(const Options& options);
 Result<int> devices(const Options& options);
 Result<int> compile(const Options& options);
 Result<int> run(const Options& options);

@@ -178,19 +178,30 @@ Result<NamedTensors> run_reference(const LoadedModel& loaded) {
   return out;
 }
 
+Result<std::unique_ptr<Executor>> compile_and_load(Place& place, const LoadedModel& loaded, const Options& options,
+                                                   bool fuse, Outcome& out) {
+  AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
+  for (;;) {
+    auto start = std::chrono::steady_clock::now();
+    AICF_TRY(out.compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
+    out.compile_seconds += seconds_since(start);
+    start = std::chrono::steady_clock::now();
+    std::size_t failed = 0;
+    auto executor = Executor::create(*place.device, out.compiled.program, &failed);
+    out.load_seconds += seconds_since(start);
+    if (executor || executor.error().kind != ErrorKind::refused) return executor;
+    fmt::print(stderr, "aicf: {}; taking the next best schedule\n", executor.error().text());
+    compile.refused[out.compiled.program.kernels[failed].source] = executor.error().text();
+  }
+}
+
 Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& options, bool fuse) {
   Outcome out;
   if (place.reference) {
     AICF_TRY(out.outputs, run_reference(loaded));
     return out;
   }
-  AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
-  auto start = std::chrono::steady_clock::now();
-  AICF_TRY(out.compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
-  out.compile_seconds = seconds_since(start);
-  start = std::chrono::steady_clock::now();
-  AICF_TRY(auto executor, Executor::create(*place.device, out.compiled.program));
-  out.load_seconds = seconds_since(start);
+  AICF_TRY(auto executor, compile_and_load(place, loaded, options, fuse, out));
   RunOptions run;
   run.max_memory = options.max_memory;
   AICF_TRY(out.run, executor->run(loaded.inputs, loaded.symbols, run));

@@ -42,10 +42,10 @@ Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Optio
                             const NamedTensors& expected, std::set<std::string>& inner, CompiledModel* keep,
                             NamedTensors& outputs) {
   PlanFigures f;
-  AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
-  AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
+  Outcome ready;
+  AICF_TRY(auto executor, compile_and_load(place, loaded, options, fuse, ready));
+  CompiledModel& compiled = ready.compiled;
   if (fuse) inner = inner_tensors(compiled);
-  AICF_TRY(auto executor, Executor::create(*place.device, compiled.program));
   std::vector<double> ms;
   RunResult run;
   int repetitions = place.target.kind == BinaryKind::cuda_source ? 1 : 6;

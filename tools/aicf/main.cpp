@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <system_error>
 
+#include "runtime/file_io.h"
 #include "tools/aicf/command.h"
 
 namespace {
@@ -51,6 +53,10 @@ int main(int argc, char** argv) {
   add_model(compile, o);
   compile->add_option("-o,--output", o.output, "package file")->required();
   compile->add_option("--target", o.targets, "profile or device")->required()->expected(1)->take_all();
+  compile
+      ->add_option("--weights", o.weights,
+                   "embed: into the package; reference: large ones stay in the model's data files")
+      ->check(CLI::IsMember({"embed", "reference"}));
   add_choices(compile, o);
 
   auto* run = app.add_subcommand("run", "run a model or package on a device");
@@ -117,9 +123,11 @@ int main(int argc, char** argv) {
                                : aicf::command::bench(o);
   };
   // What the standard library throws where the machine fails: an allocation, or output that cannot be written.
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond the limit is an error of the write
   aicf::Result<int> status = 0;
   try {
     status = run_command();
+    if (auto read = aicf::check_mapped_files(); status && !read) status = std::unexpected(read.error());
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       status = aicf::run_failure("the output cannot be written");
   } catch (const std::bad_alloc&) {

@@ -8,6 +8,11 @@
 
 namespace aicf::command {
 
+std::string launches_text(const CompiledModel& compiled) {
+  return fmt::format("{} launch{}, {} kernel{}", compiled.launches, compiled.launches == 1 ? "" : "es",
+                     compiled.kernels, compiled.kernels == 1 ? "" : "s");
+}
+
 std::vector<std::string> materialised(const CompiledRegion& region) {
   std::vector<std::string> out;
   for (const RegionOutput& o : region.region.outputs) out.push_back(o.tensor);
@@ -99,6 +104,24 @@ Json refusals_json(const std::vector<Refusal>& refusals) {
   Json out = Json::array();
   for (const Refusal& r : refusals) out.push_back({{"nodes", r.nodes}, {"law", r.law}, {"reason", r.reason}});
   return out;
+}
+
+Json memory_json(const MemoryPlan& m) {
+  return {{"weights", m.weights},
+          {"inputs_outputs", m.inputs_outputs},
+          {"arena", m.arena},
+          {"live_peak", m.live_peak},
+          {"sum_of_tensors", m.sum_of_tensors}};
+}
+
+void print_outputs(const NamedTensors& outputs) {
+  for (const auto& [name, t] : outputs) {
+    std::string values;
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(t.size(), 4); ++i)
+      values += fmt::format("{}{:.6g}", i ? ", " : "", t.at(i));
+    fmt::print("{}: {}[{}] = {}{}\n", name, aicf::name(t.type()), fmt::join(t.shape(), ", "), values,
+               t.size() > 4 ? ", …" : "");
+  }
 }
 
 Json launches_json(const CompiledModel& compiled, const RunResult& run) {

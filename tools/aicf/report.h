@@ -6,6 +6,8 @@
 
 namespace aicf::command {
 
+/// "58 launches, 14 kernels": kernels of equal form are compiled once.
+std::string launches_text(const CompiledModel& compiled);
 /// One line per region: what it is, whether it streams, states, and what it writes.
 std::string region_line(const CompiledRegion& region);
 /// Names of the tensors that a region writes to memory.
@@ -16,6 +18,9 @@ Json refusals_json(const std::vector<Refusal>& refusals);
 std::string cost_text(const PredictedCost& cost);
 /// "what was decided and why" of one schedule.
 std::string schedule_text(const Schedule& schedule);
+Json memory_json(const MemoryPlan& memory);
+/// The first values of each output, on stdout.
+void print_outputs(const NamedTensors& outputs);
 /// Launch records with bytes per tensor where the driver counts them.
 Json launches_json(const CompiledModel& compiled, const RunResult& run);
 

@@ -50,11 +50,11 @@ class VulkanTest : public ::testing::Test {
     const auto done = device_->run(dispatches, timings, nullptr);
     ASSERT_TRUE(done) << done.error().text();
   }
-  /// The error text of loading `binary`, which must fail as run_failure.
+  /// The error text of loading `binary`, which must be refused.
   std::string load_error(const KernelBinary& binary) {
     const auto loaded = device_->load(binary);
     if (loaded) return "(no error)";
-    EXPECT_EQ(loaded.error().kind, ErrorKind::run_failure);
+    EXPECT_EQ(loaded.error().kind, ErrorKind::refused);
     return loaded.error().text();
   }
   std::unique_ptr<Device> device_;

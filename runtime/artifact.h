@@ -87,10 +87,18 @@ struct Package {
   std::vector<Program> programs;
 };
 
+/// Where constants go that stand in a file of their own (external data of a model).
+enum class WeightStorage {
+  embedded,   ///< into the package, each once
+  referenced  ///< stay there: the package has the file's path (relative to its own folder), place and XXH3-64
+};
+
 /// Format: magic "AICFPKG1", header length, JSON header, 64-byte aligned blobs, XXH3-64 of everything before it. Equal
 /// packages give equal bytes. Constants are stored once and shared between programs. Written by rename.
-Result<void> write_package(const std::string& path, const Package& package);
-/// Refuses a foreign, damaged or newer file (bad_input, names the check that failed).
+Result<void> write_package(const std::string& path, const Package& package,
+                           WeightStorage weights = WeightStorage::embedded);
+/// Refuses a foreign, damaged or newer file, and one whose referenced weights are missing or have changed (bad_input, names
+/// the check that failed).
 Result<Package> read_package(const std::string& path);
 
 }  // namespace aicf

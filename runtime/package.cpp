@@ -1,11 +1,13 @@
 // Package files. Layout: "AICFPKG1", u64 length of the header, JSON header, zeros to a multiple of 64, blobs each
 // padded to a multiple of 64, u64 XXH3-64 of everything before; integers are little-endian. Blob offsets count from the
-// first blob. Byte strings (binaries, sources, logs, constants) are blobs, stored once however often they are used.
+// first blob. Byte strings (binaries, sources, logs, constants) are blobs, stored once however often they are used; a
+// constant may be a part of another file instead.
 
 #include <fmt/core.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -25,6 +27,7 @@ constexpr std::string_view magic = "AICFPKG1";
 constexpr int format_version = 1;
 constexpr std::size_t blob_alignment = 64;
 constexpr std::size_t smallest_file = 8 + 8 + 8;
+constexpr std::size_t smallest_reference = 1024;  ///< bytes of a constant below which it is embedded anyway
 
 std::size_t padding(std::uint64_t at) {
   return static_cast<std::size_t>((blob_alignment - at % blob_alignment) % blob_alignment);
@@ -50,6 +53,9 @@ std::string word_of(const std::pair<std::string_view, E> (&table)[N], E value) {
 
 class Writer {
  public:
+  Writer(const std::string& path, WeightStorage weights)
+      : folder_(std::filesystem::absolute(path).parent_path()), weights_(weights) {}
+
   Json describe(const Package& package) {
     Json programs = Json::array();
     for (const Program& program : package.programs) programs.push_back(describe(program));
@@ -66,12 +72,24 @@ class Writer {
     for (const KernelBinary& kernel : program.kernels) kernels.push_back(describe(kernel));
     for (const Launch& launch : program.launches) launches.push_back(describe(launch));
     for (const BufferPlan& buffer : program.buffers) buffers.push_back(describe(buffer));
-    for (const Tensor& constant : program.constants) {
-      constants.push_back(
-          {{"type", name(constant.type())}, {"shape", constant.shape()}, {"blob", add_blob(constant.bytes())}});
-    }
+    for (const Tensor& constant : program.constants) constants.push_back(describe(constant));
     return {{"target", program.target}, {"driver", program.driver}, {"kernels", kernels},        {"launches", launches},
             {"buffers", buffers},       {"constants", constants},   {"symbols", program.symbols}};
+  }
+
+  Json describe(const Tensor& constant) {
+    Json json{{"type", name(constant.type())}, {"shape", constant.shape()}};
+    const auto range = weights_ == WeightStorage::referenced && constant.bytes().size() >= smallest_reference
+                           ? mapped_range(constant.bytes())
+                           : std::nullopt;
+    if (range) {
+      json["file"] = std::filesystem::absolute(range->path).lexically_proximate(folder_).generic_string();
+      json["offset"] = range->offset;
+      json["hash"] = XXH3_64bits(constant.bytes().data(), constant.bytes().size());
+    } else {
+      json["blob"] = add_blob(constant.bytes());
+    }
+    return json;
   }
 
   Json describe(const KernelBinary& kernel) {
@@ -155,6 +173,8 @@ class Writer {
   std::vector<Bytes> blobs_;
   std::unordered_multimap<std::uint64_t, std::size_t> by_hash_;
   const std::vector<std::string>* symbols_ = nullptr;
+  std::filesystem::path folder_;
+  WeightStorage weights_;
 };
 
 /// Writes and hashes at once.
@@ -186,10 +206,18 @@ struct Malformed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Likewise: the package is well, what it refers to is not.
+struct Missing : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 class Reader {
  public:
-  Reader(const Json& header, Bytes blobs, std::shared_ptr<const void> keep_alive)
-      : header_(header), area_(blobs), keep_alive_(std::move(keep_alive)) {}
+  Reader(const Json& header, Bytes blobs, std::shared_ptr<const void> keep_alive, const std::string& path)
+      : header_(header),
+        area_(blobs),
+        keep_alive_(std::move(keep_alive)),
+        folder_(std::filesystem::absolute(path).parent_path()) {}
 
   Package package() {
     for (const Json& entry : array(header_, "blobs")) {
@@ -311,16 +339,33 @@ class Reader {
     return program;
   }
 
-  Tensor constant(const Json& json) const {
+  Tensor constant(const Json& json) {
     const DType type = dtype(json);
     std::vector<std::int64_t> shape = integers<std::int64_t>(json, "shape");
     const auto size = checked_size(type, shape);
     if (!size) throw Malformed(size.error().message);
+    const std::size_t wanted = static_cast<std::size_t>(*size) * host_size(type);
+    if (json.contains("file")) return referenced(json, type, std::move(shape), wanted);
     const Bytes bytes = blob(json, "blob");
-    if (bytes.size() != static_cast<std::size_t>(*size) * host_size(type)) {
-      throw Malformed("a constant and its shape disagree in size");
-    }
+    if (bytes.size() != wanted) throw Malformed("a constant and its shape disagree in size");
     return Tensor::view(type, std::move(shape), bytes.data(), keep_alive_);
+  }
+
+  Tensor referenced(const Json& json, DType type, std::vector<std::int64_t> shape, std::size_t size) {
+    const std::string path = (folder_ / string(json, "file")).lexically_normal().string();
+    auto& file = weight_files_[path];
+    if (!file) {
+      auto opened = MappedFile::open(path);
+      if (!opened) throw Missing(fmt::format("has its weights in '{}', which {}", path, opened.error().message));
+      file = std::move(*opened);
+    }
+    const auto offset = integer<std::uint64_t>(json, "offset");
+    const Bytes all = file->bytes();
+    if (offset > all.size() || size > all.size() - offset ||
+        XXH3_64bits(all.data() + offset, size) != integer<std::uint64_t>(json, "hash")) {
+      throw Missing(fmt::format("has its weights in '{}', which has changed since it was compiled", path));
+    }
+    return Tensor::view(type, std::move(shape), all.data() + offset, file);
   }
 
   BufferPlan buffer(const Json& json, const Program& program) const {
@@ -382,13 +427,15 @@ class Reader {
   Bytes area_;
   std::shared_ptr<const void> keep_alive_;
   std::vector<Bytes> blobs_;
+  std::filesystem::path folder_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> weight_files_;
   Scope scope_;
 };
 
 }  // namespace
 
-Result<void> write_package(const std::string& path, const Package& package) {
-  Writer writer;
+Result<void> write_package(const std::string& path, const Package& package, WeightStorage weights) {
+  Writer writer(path, weights);
   std::string header;
   try {
     header = writer.describe(package).dump();
@@ -412,12 +459,23 @@ Result<void> write_package(const std::string& path, const Package& package) {
   return file.commit();
 }
 
+namespace {
+
+std::unexpected<Diagnostic> other_version(std::int64_t version, const std::string& path) {
+  const char* way_out =
+      version > format_version ? "use a newer AICF, or compile the model again" : "compile the model again";
+  return bad_input(
+      fmt::format("is a package of format {}, this AICF reads format {}: {}", version, format_version, way_out), path);
+}
+
+}  // namespace
+
 Result<Package> read_package(const std::string& path) {
   AICF_TRY(const auto file, MappedFile::open(path));
   const Bytes bytes = file->bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (!text.starts_with(magic.substr(0, 7))) return bad_input("is not an AICF package", path);
-  if (!text.starts_with(magic)) return bad_input("is a package of another AICF version; compile the model again", path);
+  if (!text.starts_with(magic)) return other_version(text.size() > 7 ? text[7] - '0' : 0, path);
   if (bytes.size() < smallest_file) return bad_input("is a truncated package", path);
   const std::size_t content = bytes.size() - 8;
   if (XXH3_64bits(bytes.data(), content) != read_little_endian<std::uint64_t>(bytes, content)) {
@@ -430,10 +488,11 @@ Result<Package> read_package(const std::string& path) {
   try {
     const Json header = Json::parse(text.substr(16, header_end - 16));
     const Json* version = header.is_object() && header.contains("version") ? &header["version"] : nullptr;
-    if (!version || *version != format_version) {
-      return bad_input("is a package of another AICF version; compile the model again", path);
-    }
-    return Reader(header, bytes.subspan(first_blob, content - first_blob), file).package();
+    if (!version || !version->is_number_integer()) return bad_input("is a malformed package: no version", path);
+    if (*version != format_version) return other_version(version->get<std::int64_t>(), path);
+    return Reader(header, bytes.subspan(first_blob, content - first_blob), file, path).package();
+  } catch (const Missing& error) {
+    return bad_input(error.what(), path);
   } catch (const Malformed& error) {
     return bad_input(fmt::format("is a malformed package: {}", error.what()), path);
   } catch (const Json::exception& error) {

@@ -54,15 +54,16 @@ class VulkanBackend final : public Backend {
       auto it = properties.find(key);
       return it == properties.end() ? otherwise : it->second;
     };
-    bool software =
-        device_name.find("llvmpipe") != std::string::npos || device_name.find("SwiftShader") != std::string::npos;
     // Mesa before 23 compiles loads cheaply and shuffles dearly.
     std::int64_t mesa = property("mesa_version", 0);
-    std::string base = !software ? "navi31" : mesa > 0 && mesa < 23000 ? "lavapipe-22" : "lavapipe";
+    const bool lavapipe = device_name.contains("llvmpipe"), swiftshader = device_name.contains("SwiftShader");
+    std::string base = swiftshader                ? "swiftshader"
+                       : !lavapipe                ? "navi31"
+                       : mesa > 0 && mesa < 23000 ? "lavapipe-22"
+                                                  : "lavapipe";
     auto model = profile(base);
     AICF_CHECK(model.has_value(), "the profile " + base);
-    if (!software || device_name.find("llvmpipe") == std::string::npos)
-      model->title = fmt::format("{} (figures of {})", device_name, base);
+    if (!lavapipe && !swiftshader) model->title = fmt::format("{} (figures of {})", device_name, base);
     model->subgroup_sizes = {static_cast<int>(property("subgroup_size", model->subgroup_sizes.front()))};
     model->figures["workgroup_memory"] = {static_cast<double>(property("workgroup_memory", 16384)), 'm'};
     model->figures["max_invocations"] = {static_cast<double>(property("max_workgroup_invocations", 128)), 'm'};

@@ -7,95 +7,6 @@
 
 namespace aicf::command {
 
-namespace {
-
-bool is_package(const std::string& path) {
-  return path.ends_with(".aicfpkg") || path.ends_with(".pkg");
-}
-
-Json memory_json(const MemoryPlan& m) {
-  return {{"weights", m.weights},
-          {"inputs_outputs", m.inputs_outputs},
-          {"arena", m.arena},
-          {"live_peak", m.live_peak},
-          {"sum_of_tensors", m.sum_of_tensors}};
-}
-
-void print_outputs(const NamedTensors& outputs) {
-  for (const auto& [name, t] : outputs) {
-    std::string values;
-    for (std::int64_t i = 0; i < std::min<std::int64_t>(t.size(), 4); ++i)
-      values += fmt::format("{}{:.6g}", i ? ", " : "", t.at(i));
-    fmt::print("{}: {}[{}] = {}{}\n", name, aicf::name(t.type()), fmt::join(t.shape(), ", "), values,
-               t.size() > 4 ? ", …" : "");
-  }
-}
-
-// A package runs from its file alone: inputs and outputs carry the program's own names.
-Result<int> run_package(const Options& options) {
-  AICF_TRY(Package package, read_package(options.model));
-  if (options.devices.size() != 1) return bad_input("a package runs on one --device");
-  AICF_TRY(auto device, open_device(options.devices[0]));
-  const DeviceInfo& info = device->info();
-  const Program* program = nullptr;
-  std::string held;
-  for (const Program& p : package.programs) {
-    held += (held.empty() ? "" : ", ") + p.target;
-    bool emulated = info.driver == "cuda_emulation" && p.driver == "cuda_emulation";
-    bool real = p.driver == info.driver;
-    if (info.driver == "cuda" && real) {
-      auto cc = info.properties.find("compute_capability");
-      real = cc != info.properties.end() && p.target == fmt::format("sm_{}", cc->second);
-    }
-    if (real || emulated) program = program ? program : &p;
-  }
-  if (!program)
-    return unsupported(fmt::format("the package holds kernels for {}, none runs on '{}'", held, options.devices[0]));
-  NamedTensors given, inputs;
-  if (!options.inputs.empty()) {
-    std::vector<std::string> names;
-    for (const BufferPlan& b : program->buffers)
-      if (b.kind == BufferPlan::Kind::input) names.push_back(b.name);
-    AICF_TRY(given, read_inputs(options.inputs, names));
-  }
-  std::map<std::string, std::int64_t> symbols;
-  AICF_TRY(symbols, bindings(options));
-  for (const BufferPlan& b : program->buffers) {
-    if (b.kind != BufferPlan::Kind::input) continue;
-    auto it = given.find(b.name);
-    if (it == given.end()) return bad_input(fmt::format("the package needs the input '{}': give --inputs", b.name));
-    inputs.insert(*it);
-    if (it->second.shape().size() != b.shape.size())
-      return bad_input(fmt::format("input '{}' has {} dimensions, the package takes {}", b.name,
-                                   it->second.shape().size(), b.shape.size()));
-    for (std::size_t i = 0; i < b.shape.size(); ++i)
-      if (b.shape[i].op() == Op::symbol) {
-        auto [known, inserted] = symbols.try_emplace(b.shape[i].name(), it->second.shape()[i]);
-        if (known->second != it->second.shape()[i])
-          return bad_input(fmt::format("input '{}' makes {} = {}, it is {} already", b.name, b.shape[i].name(),
-                                       it->second.shape()[i], known->second));
-      }
-  }
-  AICF_TRY(auto executor, Executor::create(*device, *program));
-  RunOptions run;
-  run.max_memory = options.max_memory;
-  AICF_TRY(RunResult result, executor->run(inputs, symbols, run));
-  if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_outputs(options.outputs, result.outputs));
-  if (options.json) {
-    fmt::print("{}\n", Json{{"device", options.devices[0]},
-                            {"target", program->target},
-                            {"ms", result.milliseconds},
-                            {"memory", memory_json(result.memory)}}
-                           .dump());
-  } else {
-    print_outputs(result.outputs);
-    fmt::print("{}: {} launches, {:.2f} ms\n", options.devices[0], result.launches.size(), result.milliseconds);
-  }
-  return right;
-}
-
-}  // namespace
-
 Result<int> run(const Options& given) {
   Options options = given;
   if (is_package(options.model)) return run_package(options);
@@ -155,10 +66,12 @@ Result<int> compile(const Options& options) {
         fmt::print("{} {}: {} registers, {} bytes of spills\n", t, k.name, k.statistics.at("registers"),
                    k.statistics.at("spill_store_bytes") + k.statistics.at("spill_load_bytes"));
     }
-    report.push_back({{"target", t}, {"kernels", kernels}});
+    report.push_back({{"target", t}, {"launches", compiled.launches}, {"kernels", kernels}});
+    if (!options.json) fmt::print("{}: {}\n", t, launches_text(compiled));
     package.programs.push_back(std::move(compiled.program));
   }
-  AICF_RETURN_IF_ERROR(write_package(options.output, package));
+  AICF_RETURN_IF_ERROR(write_package(
+      options.output, package, options.weights == "reference" ? WeightStorage::referenced : WeightStorage::embedded));
   if (options.json)
     fmt::print("{}\n", Json{{"package", options.output}, {"targets", report}}.dump());
   else

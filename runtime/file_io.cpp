@@ -98,22 +98,20 @@ Result<void> check_mapped_files() {
 Result<std::shared_ptr<const MappedFile>> MappedFile::open(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return bad_input(fmt::format("cannot be opened: {}", std::strerror(errno)), path);
+  auto file = map(descriptor, path);
+  ::close(descriptor);
+  return file;
+}
+
+Result<std::shared_ptr<const MappedFile>> MappedFile::map(int descriptor, const std::string& path) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(descriptor);
-    return bad_input("is not a regular file", path);
-  }
+  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return bad_input("is not a regular file", path);
   const auto size = static_cast<std::size_t>(status.st_size);
   const void* data = nullptr;
   if (size > 0) {
     data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-    if (data == MAP_FAILED) {
-      const int error = errno;
-      ::close(descriptor);
-      return run_failure(fmt::format("cannot be mapped: {}", std::strerror(error)), path);
-    }
+    if (data == MAP_FAILED) return run_failure(fmt::format("cannot be mapped: {}", std::strerror(errno)), path);
   }
-  ::close(descriptor);
   return std::shared_ptr<const MappedFile>(new MappedFile(static_cast<const std::byte*>(data), size, path));
 }
 

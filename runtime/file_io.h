@@ -22,6 +22,8 @@ class MappedFile {
  public:
   /// Errors: bad_input naming the file and the system's reason; folders and devices are refused.
   static Result<std::shared_ptr<const MappedFile>> open(const std::string& path);
+  /// The file behind a descriptor, which stays the caller's; `path` is its name. Errors likewise.
+  static Result<std::shared_ptr<const MappedFile>> map(int descriptor, const std::string& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <vector>
 
 #include "frontend/semantic/check.h"
@@ -35,21 +35,7 @@ class Descriptor {
 
 }  // namespace
 
-ExternalFile::~ExternalFile() {
-  if (size_ > 0) ::munmap(const_cast<std::byte*>(data_), size_);
-}
-
-Result<std::shared_ptr<const ExternalFile>> ExternalFile::map(int descriptor, const std::string& shown) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) return bad_input("not a plain file", shown);
-  const auto size = static_cast<std::size_t>(status.st_size);
-  if (size == 0) return std::shared_ptr<const ExternalFile>(new ExternalFile(nullptr, 0));
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  if (data == MAP_FAILED) return run_failure(fmt::format("cannot be mapped: {}", std::strerror(errno)), shown);
-  return std::shared_ptr<const ExternalFile>(new ExternalFile(static_cast<const std::byte*>(data), size));
-}
-
-Result<std::shared_ptr<const ExternalFile>> ModelFolder::open(const std::string& location) {
+Result<std::shared_ptr<const MappedFile>> ModelFolder::open(const std::string& location) {
   if (const auto found = opened_.find(location); found != opened_.end()) return found->second;
   const std::string shown = in_quotes(location);
   if (location.empty()) return bad_input("the location of external data is empty");
@@ -85,9 +71,10 @@ Result<std::shared_ptr<const ExternalFile>> ModelFolder::open(const std::string&
     return bad_input(
         fmt::format("external data at {} is a file with a second hard link, which is refused; copy it", shown));
   }
-  AICF_TRY(std::shared_ptr<const ExternalFile> file, ExternalFile::map(at.get(), "external data at " + shown));
-  opened_[location] = file;
-  return file;
+  auto file = MappedFile::map(at.get(), (std::filesystem::path(path_) / location).string());
+  if (!file) return fail(file.error().kind, file.error().message, "external data at " + shown);
+  opened_[location] = *file;
+  return *file;
 }
 
 }  // namespace aicf

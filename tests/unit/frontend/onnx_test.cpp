@@ -214,7 +214,7 @@ TEST_F(Onnx, ExternalDataNeverLeavesTheFolder) {
   refused("folder/../link", "leaves the model's folder");
   refused(outside, "absolute path");
   refused("twice", "second hard link");
-  refused("folder", "not a plain file");
+  refused("folder", "not a regular file");
   refused(".", "names no file");
   fs::remove(outside);
 }

@@ -23,7 +23,7 @@ class ProgramBuilder {
 
   int buffer(const std::string& name, const std::vector<ScratchBuffer>& scratch);
   /// `tensors`: what the kernel's buffers are called here.
-  void launch(const Kernel& kernel, int index, const KernelBinary& binary,
+  void launch(const Kernel& kernel, int index, const std::vector<std::string>& parameters,
               const std::map<std::string, std::string>& tensors, const std::vector<ScratchBuffer>& scratch,
               const std::string& region);
 
@@ -43,6 +43,7 @@ int ProgramBuilder::buffer(const std::string& name, const std::vector<ScratchBuf
   if (s != scratch.end()) {
     plan.type = s->type;
     plan.shape = s->shape;
+    plan.scratch = true;
   } else {
     const Node& n = graph_.node(name);
     plan.type = n.type;
@@ -61,7 +62,7 @@ int ProgramBuilder::buffer(const std::string& name, const std::vector<ScratchBuf
   return buffers_[name] = static_cast<int>(program_.buffers.size()) - 1;
 }
 
-void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary& binary,
+void ProgramBuilder::launch(const Kernel& kernel, int index, const std::vector<std::string>& parameters,
                             const std::map<std::string, std::string>& tensors,
                             const std::vector<ScratchBuffer>& scratch, const std::string& region) {
   Launch l;
@@ -74,7 +75,7 @@ void ProgramBuilder::launch(const Kernel& kernel, int index, const KernelBinary&
     program_.buffers[id].last_use = at;
     l.buffers.push_back(id);
   }
-  for (const std::string& p : binary.parameters) l.parameters.push_back(Expr::symbol(p));
+  for (const std::string& p : parameters) l.parameters.push_back(Expr::symbol(p));
   program_.launches.push_back(std::move(l));
 }
 
@@ -117,7 +118,9 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   free_choice.forced.clear();
   FormBook book(out.graph, target, options.schedule, options.refused);
   FormBook free_book(out.graph, target, free_choice, options.refused);
+  int weighed = 0;
   form.cost = [&](const StreamingRegion& region) -> Result<double> {
+    if (options.progress) options.progress("schedules", weighed++, 0);
     AICF_TRY(std::vector<Schedule> ranked, (options.schedule.forced.empty() ? book : free_book).ranked(region));
     return ranked.front().predicted.total;
   };
@@ -149,6 +152,8 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
     for (std::size_t k = 0; k < kernels.programs.size(); ++k) {
       auto [it, inserted] = by_source.try_emplace(kernels.sources[k], static_cast<int>(by_source.size()));
       ++out.launches;
+      builder.launch(kernels.lowered.kernels[k], it->second, kernels.programs[k].symbols, compiled.tensors, scratch,
+                     compiled.region.name);
       if (!options.assemble) continue;
       if (inserted) {
         AICF_TRY(KernelBinary binary,
@@ -156,9 +161,7 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
         binary.source = kernels.sources[k];
         program.kernels.push_back(std::move(binary));
       }
-      const KernelBinary& binary = program.kernels[it->second];
-      compiled.binaries.push_back(binary.compiler_log);
-      builder.launch(kernels.lowered.kernels[k], it->second, binary, compiled.tensors, scratch, compiled.region.name);
+      compiled.binaries.push_back(program.kernels[it->second].compiler_log);
     }
     out.regions.push_back(std::move(compiled));
   }

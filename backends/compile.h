@@ -17,11 +17,11 @@ namespace aicf {
 struct CompileOptions {
   bool fuse = true;
   ScheduleOptions schedule;
-  /// false: stop before binaries (explain needs no compiler).
+  /// false: stop before binaries (explain needs no compiler); the program then has launches and buffers, no kernels.
   bool assemble = true;
   /// Sources of kernels that the device refused, with its words: schedules that need one are passed over.
   std::map<std::string, std::string> refused;
-  /// Progress of long work: step, done, total.
+  /// Progress of long work: step, done, total (0: not known).
   std::function<void(const std::string& step, int done, int total)> progress;
 };
 

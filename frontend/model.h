@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ namespace aicf {
 
 /// Bytes of the largest tensor a model may contain; a larger one is taken for a mistake and refused.
 inline constexpr std::int64_t max_tensor_bytes = std::int64_t{1} << 40;
+/// Dimensions of a tensor; a loop nest has as many.
+inline constexpr std::size_t max_rank = 64;
 
 /// An attribute value as written.
 struct Attribute {
@@ -82,9 +85,11 @@ struct ImportOptions {
 /// MODEL is an ONNX file (protobuf) or the text form; told apart by content. Errors: bad_input (broken file, place named),
 /// unsupported (operator named with node, domain, opset).
 Result<Model> load_model(const std::string& path, const ImportOptions& options = {});
+/// The same of a file's content. `path` names it in messages, and its folder is where external data lies.
+Result<Model> load_model(std::span<const std::byte> file, const std::string& path, const ImportOptions& options = {});
 
-/// frontend/onnx: protobuf → semantic graph. External data is mapped in place, never from outside the model's folder.
-Result<SemanticGraph> read_onnx(const std::string& path);
+/// frontend/onnx: protobuf → semantic graph. External data is mapped in place, never from outside the folder of `path`.
+Result<SemanticGraph> read_onnx(std::span<const std::byte> file, const std::string& path);
 /// One ONNX TensorProto .pb file: its name (may be empty) and value.
 Result<std::pair<std::string, Tensor>> read_tensor_pb(const std::string& path);
 Result<void> write_tensor_pb(const std::string& path, const std::string& name, const Tensor& tensor);

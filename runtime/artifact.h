@@ -58,6 +58,7 @@ struct BufferPlan {
   std::vector<Expr> shape;          ///< Over the program's symbols.
   std::int64_t constant = -1;       ///< Index into Program::constants for Kind::constant.
   int first_use = 0, last_use = 0;  ///< Launch indices, for arena reuse (inclusive).
+  bool scratch = false;             ///< An intermediate that is no tensor of the model: partial results of a split.
 };
 
 /// One dispatch. Launches run in order, each sees the writes of those before it.

@@ -131,7 +131,10 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
     file.descriptor_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     file.temporary_ = fmt::format("{}.{}.{}.tmp", path, ::getpid(), counter++);
+    const NoInterrupt whole;
     file.descriptor_ = ::open(file.temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file.descriptor_ >= 0)
+      file.removal_ = OnInterrupt([temporary = file.temporary_] { ::unlink(temporary.c_str()); });
   }
   if (file.descriptor_ < 0) {
     const int error = errno;
@@ -144,6 +147,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path) {
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept
     : path_(std::move(other.path_)),
       temporary_(std::exchange(other.temporary_, {})),
+      removal_(std::move(other.removal_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
       error_(other.error_),
       position_(other.position_) {}

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "mir/support/interrupt.h"
 #include "mir/support/result.h"
 
 namespace aicf {
@@ -47,7 +48,7 @@ std::optional<FileRange> mapped_range(std::span<const std::byte> bytes);
 /// Success, or run_failure naming a mapped file whose content could not be read since the last call.
 Result<void> check_mapped_files();
 
-/// A file that appears under its name only when complete. Write errors are kept and reported by commit(), so callers
+/// A file that appears under its name only when complete; the temporary one goes when a signal ends the process. Write errors are kept and reported by commit(), so callers
 /// need not check each write. An existing path that is no regular file (a pipe, a device) is written in place.
 class AtomicFile {
  public:
@@ -66,6 +67,7 @@ class AtomicFile {
  private:
   AtomicFile() = default;
   std::string path_, temporary_;  ///< `temporary_` is empty when writing in place.
+  OnInterrupt removal_;
   int descriptor_ = -1;
   int error_ = 0;
   std::uint64_t position_ = 0;

@@ -126,7 +126,7 @@ class Writer {
     return {{"name", buffer.name},         {"kind", word_of(buffer_kinds, buffer.kind)},
             {"type", name(buffer.type)},   {"shape", texts(buffer.shape)},
             {"constant", buffer.constant}, {"first_use", buffer.first_use},
-            {"last_use", buffer.last_use}};
+            {"last_use", buffer.last_use}, {"scratch", buffer.scratch}};
   }
 
   std::string text(const Expr& e) const {
@@ -336,6 +336,12 @@ class Reader {
     for (const Json& entry : array(json, "buffers")) program.buffers.push_back(buffer(entry, program));
     for (const Json& entry : array(json, "kernels")) program.kernels.push_back(kernel(entry));
     for (const Json& entry : array(json, "launches")) program.launches.push_back(launch(entry, program));
+    for (const BufferPlan& b : program.buffers) {
+      if (b.kind == BufferPlan::Kind::intermediate) {
+        index(b.first_use, program.launches.size(), "launch");
+        index(b.last_use, program.launches.size(), "launch");
+      }
+    }
     return program;
   }
 
@@ -377,10 +383,17 @@ class Reader {
     buffer.constant = integer<std::int64_t>(json, "constant");
     buffer.first_use = integer<int>(json, "first_use");
     buffer.last_use = integer<int>(json, "last_use");
+    buffer.scratch = json.contains("scratch") && boolean(json, "scratch");
     if (buffer.kind == BufferPlan::Kind::constant) {
       const auto at = buffer.constant;
       if (at < 0 || static_cast<std::uint64_t>(at) >= program.constants.size()) {
         throw Malformed(fmt::format("constant {} of buffer '{}' does not exist", at, buffer.name));
+      }
+      const Tensor& constant = program.constants[static_cast<std::size_t>(at)];
+      if (buffer.type != constant.type() ||
+          !std::ranges::equal(buffer.shape, constant.shape(),
+                              [](const Expr& e, std::int64_t n) { return e.as_int() == n; })) {
+        throw Malformed(fmt::format("buffer '{}' differs from its constant", buffer.name));
       }
     }
     return buffer;

@@ -56,7 +56,11 @@ Result<void> Lowering::check_size(const Spec& spec) const {
   double bytes = static_cast<double>(host_size(spec.type));
   for (const Expr& dim : spec.shape) {
     const auto n = constant_of(dim);
-    if (n && *n < 0) return bad(fmt::format("the result {} has a negative dim", to_string(spec.shape)));
+    // What is neither a number nor symbolic has overflowed.
+    if (!n && symbols_of(dim).empty())
+      return bad(fmt::format("the result {} has a dim beyond 64 bits", to_string(spec.shape)));
+    const auto most = range_of(dim, state_.ranges).high;
+    if (most && *most < 0) return bad(fmt::format("the result {} has a negative dim", to_string(spec.shape)));
     if (n) bytes *= static_cast<double>(*n);
   }
   if (bytes > static_cast<double>(max_tensor_bytes)) {
@@ -71,6 +75,7 @@ namespace {
 /// Worth computing at every use: few operations, none of them transcendental.
 bool is_cheap(const Expr& e) {
   constexpr int most_operations = 48;
+  if (e.tree_size() > 4 * most_operations) return false;
   int operations = 0;
   for_each(e, [&](const Expr& x) {
     switch (x.op()) {
@@ -100,6 +105,9 @@ Result<ValuePtr> Lowering::map(Spec spec, const Body& body) {
 
 Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body) {
   AICF_RETURN_IF_ERROR(check_size(spec));
+  if (spec.shape.size() + over.size() > max_rank)
+    return cannot(
+        fmt::format("a tensor of rank {}, at most {} are supported", spec.shape.size() + over.size(), max_rank));
   auto value = std::make_shared<Value>();
   value->name = spec.name;
   value->type = spec.type;
@@ -115,6 +123,7 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
     const std::int64_t count = element_count(*dims, limit);
     const std::int64_t inner = element_count(*extents, max_known_integers);
     constexpr std::int64_t fold_budget = 1 << 20;
+    constexpr std::uint64_t largest_size = 4096;
     if (count <= limit && inner <= max_known_integers && state_.fold_steps + count * inner <= fold_budget) {
       state_.fold_steps += count * inner;
       folding_ = true;
@@ -137,6 +146,10 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
           for (std::int64_t r = 0; r < inner; ++r) e = combine(op, e, body(i, coordinates(r, *extents)));
         }
         elements.push_back(simplify(e));
+        if (elements.back().tree_size() > largest_size) {
+          folding_ = false;
+          return cannot(fmt::format("a size is an expression of more than {} operations; bind symbols", largest_size));
+        }
       }
       folding_ = false;
       const bool equal = std::ranges::all_of(elements, [&](const Expr& e) { return e == elements[0]; });

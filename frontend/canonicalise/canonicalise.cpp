@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 
 #include "frontend/canonicalise/lowering.h"
 #include "frontend/semantic/check.h"
+#include "runtime/file_io.h"
 
 namespace aicf {
 namespace {
@@ -81,6 +80,9 @@ void choose_axis_names(Canonicaliser& state, const std::set<std::string>& symbol
 Result<void> add_inputs(Canonicaliser& state, const SemanticGraph& graph) {
   choose_axis_names(state, symbols_of(graph));
   for (const SemanticInput& input : graph.inputs) {
+    if (input.shape.size() > max_rank)
+      return unsupported(fmt::format("input {} has rank {}, at most {} are supported", in_quotes(input.name),
+                                     input.shape.size(), max_rank));
     auto value = std::make_shared<Value>();
     value->name = input.name;
     value->type = input.type;
@@ -150,11 +152,10 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
   }
   Model model;
   model.name = semantic.name;
+  for (const SemanticInput& declared : semantic.declared_outputs)
+    AICF_RETURN_IF_ERROR(check_declared(declared, *state.values.at(declared.name)));
   for (const std::string& output : semantic.outputs) {
     Value& value = *state.values.at(output);
-    for (const SemanticInput& declared : semantic.declared_outputs) {
-      if (declared.name == output) AICF_RETURN_IF_ERROR(check_declared(declared, value));
-    }
     const NodeId id = output_node(state, value, output);
     state.graph.mark_output(id, output);
     model.output_of[output] = state.graph.node(id).name;
@@ -279,25 +280,19 @@ Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, con
 
 namespace {
 
-Result<Model> load(const std::string& path, const ImportOptions& options) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) return bad_input("the file cannot be read", path);
-  std::string head(4096, '\0');
-  file.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(file.gcount()));
-  const bool is_text = !head.empty() && std::ranges::none_of(head, [](unsigned char c) {
+Result<Model> load(std::span<const std::byte> file, const std::string& path, const ImportOptions& options) {
+  constexpr std::size_t longest_text = 4 << 20;  // its words take some 70 bytes each
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const bool is_text = !text.empty() && std::ranges::none_of(text.substr(0, 4096), [](unsigned char c) {
     return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
   });
-  const bool named_onnx = path.ends_with(".onnx");
-  if (is_text && named_onnx)
+  if (is_text && path.ends_with(".onnx"))
     return bad_input("the file is text, not a protobuf model; name a text model otherwise", path);
-  Result<SemanticGraph> semantic = [&]() -> Result<SemanticGraph> {
-    if (!is_text) return read_onnx(path);
-    file.clear();
-    file.seekg(0);
-    const std::string text{std::istreambuf_iterator<char>(file), {}};
-    return parse_semantic(text, path);
-  }();
+  if (is_text && text.size() > longest_text)
+    return bad_input(fmt::format("the text has {} bytes, at most {} are read; store a larger model as ONNX",
+                                 text.size(), longest_text),
+                     path);
+  Result<SemanticGraph> semantic = is_text ? parse_semantic(text, path) : read_onnx(file, path);
   if (!semantic) return std::unexpected(semantic.error());
   if (semantic->name.empty() || !is_text) semantic->name = std::filesystem::path(path).stem().string();
   Result<Model> model = canonicalise(*std::move(semantic), options);
@@ -311,8 +306,8 @@ Result<Model> load(const std::string& path, const ImportOptions& options) {
 
 }  // namespace
 
-Result<Model> load_model(const std::string& path, const ImportOptions& options) {
-  Result<Model> model = load(path, options);
+Result<Model> load_model(std::span<const std::byte> file, const std::string& path, const ImportOptions& options) {
+  Result<Model> model = load(file, path, options);
   if (model) return model;
   // Names and texts of a broken file may hold anything; a message is one printable line.
   constexpr std::size_t longest_message = 900;
@@ -320,6 +315,11 @@ Result<Model> load_model(const std::string& path, const ImportOptions& options) 
   d.message = printable(d.message, longest_message);
   d.place = printable(d.place, longest_message);
   return std::unexpected(std::move(d));
+}
+
+Result<Model> load_model(const std::string& path, const ImportOptions& options) {
+  AICF_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
+  return load_model(file->bytes(), path, options);
 }
 
 }  // namespace aicf

@@ -209,9 +209,13 @@ Result<void> concat(Lowering& op) {
       if (k > 0) index[axis] = i[axis] - ends[k - 1];
       return op.at(operands[k], index);
     };
-    Expr e = part(operands.size() - 1);
-    for (std::size_t k = operands.size() - 1; k-- > 0;) e = Expr::select(less(i[axis], ends[k]), part(k), e);
-    return e;
+    // A chain for few parts, which later levels read as segments; halves for many, so that nothing nests deep.
+    const auto of = [&](const auto& self, std::size_t begin, std::size_t end) -> Expr {
+      if (end - begin == 1) return part(begin);
+      const std::size_t middle = operands.size() > 16 ? begin + (end - begin) / 2 : begin + 1;
+      return Expr::select(less(i[axis], ends[middle - 1]), self(self, begin, middle), self(self, middle, end));
+    };
+    return of(of, 0, operands.size());
   });
 }
 

@@ -79,8 +79,12 @@ Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionPro
         fmt::format("node {}", in_quotes(proto.name())));
   }
   // Tensors inside are told apart by the prefix, so two calls may not share one.
-  std::string prefix = call_name(proto, 0) + "/";
-  for (int k = 1; !prefixes_.insert(prefix).second; ++k) prefix = fmt::format("{}_{}/", call_name(proto, 0), k);
+  const auto [next, fresh] = prefixes_.try_emplace(call_name(proto, 0) + "/", 1);
+  std::string prefix = next->first;
+  while (!fresh) {
+    prefix = fmt::format("{}_{}/", call_name(proto, 0), next->second++);
+    if (prefixes_.try_emplace(prefix, 1).second) break;
+  }
   std::map<std::string, std::string> names{{"", ""}};
   for (int k = 0; k < function.input_size(); ++k)
     names[function.input(k)] = k < proto.input_size() ? proto.input(k) : "";

@@ -50,8 +50,8 @@ class Inliner {
 
   const FunctionTable& functions_;
   std::vector<const onnx::FunctionProto*> open_;
-  std::set<std::string> prefixes_;
-  std::int64_t count_ = 0;  ///< nodes inside functions
+  std::map<std::string, int> prefixes_;  ///< of calls, with the suffix to try next
+  std::int64_t count_ = 0;               ///< nodes inside functions
 };
 
 }  // namespace aicf

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <set>
+#include <map>
 
 #define ONNX_NAMESPACE onnx
 #define ONNX_ML 1
@@ -17,7 +17,6 @@
 #include "frontend/semantic/dimension.h"
 #include "frontend/semantic/onnx_types.h"
 #include "frontend/semantic/op_table.h"
-#include "runtime/file_io.h"
 
 namespace aicf {
 namespace {
@@ -167,6 +166,9 @@ class Reader {
     SemanticNode node;
     node.op = proto.op_type();
     node.domain = normal_domain(proto.domain());
+    constexpr std::size_t most_nodes = 1 << 17;
+    if (result_.nodes.size() >= most_nodes)
+      return unsupported(fmt::format("the model has more than {} nodes", most_nodes));
     node.name = proto.name();
     if (node.name.empty()) node.name = fmt::format("{}_{}", node.op, result_.nodes.size());
     if (!is_utf8(node.name) || !is_utf8(node.op)) return bad_input("its name is not UTF-8", place_of(node));
@@ -192,9 +194,12 @@ class Reader {
 
   /// Provenance goes by name, so two nodes may not share one.
   void name_uniquely(SemanticNode& node) {
-    if (names_.insert(node.name).second) return;
+    const auto [next, fresh] = names_.try_emplace(node.name, 1);
+    if (fresh) return;
     const std::string base = node.name;
-    for (int k = 1; !names_.insert(node.name).second; ++k) node.name = fmt::format("{}_{}", base, k);
+    do {
+      node.name = fmt::format("{}_{}", base, next->second++);
+    } while (!names_.try_emplace(node.name, 1).second);
   }
 
   Result<Attribute> read_attribute(onnx::AttributeProto& proto, const SemanticNode& node) {
@@ -262,14 +267,12 @@ class Reader {
   onnx::ModelProto& model_;
   ModelFolder folder_;
   SemanticGraph result_;
-  std::set<std::string> names_;
+  std::map<std::string, int> names_;  ///< of nodes, with the suffix to try next
 };
 
 }  // namespace
 
-Result<SemanticGraph> read_onnx(const std::string& path) {
-  AICF_TRY(const std::shared_ptr<const MappedFile> file, MappedFile::open(path));
-  const auto bytes = file->bytes();
+Result<SemanticGraph> read_onnx(std::span<const std::byte> bytes, const std::string& path) {
   if (bytes.empty()) return bad_input("the file is empty and holds no model", path);
   if (bytes.size() > 0x7fffffff)
     return bad_input("the file passes protobuf's limit of 2 GiB; store the weights as external data", path);

@@ -10,6 +10,8 @@ namespace {
 
 /// Protobuf's own recursion limit; a deeper message would be refused by it without a reason.
 constexpr int max_depth = 100;
+/// Texts and messages of a file: a few bytes each, and a hundred or so once they are parsed.
+constexpr int max_parts = 1 << 21;
 
 enum class Kind : std::uint8_t {
   leaf,  // no submessages worth a descent
@@ -107,6 +109,8 @@ class Walker {
           AICF_RETURN_IF_ERROR(skip(4, end));
           break;
         case 2: {
+          if (++parts_ > max_parts)
+            return bad(fmt::format("more than {} texts and messages by byte {}", max_parts, start));
           AICF_TRY(const std::uint64_t length, varint(end));
           if (length > end - at_) {
             return bad(fmt::format(
@@ -157,6 +161,7 @@ class Walker {
   std::span<const std::byte> bytes_;
   const std::string& place_;
   std::size_t at_ = 0;
+  int parts_ = 0;
 };
 
 }  // namespace

@@ -142,15 +142,17 @@ std::vector<std::string> find_cycle(const SemanticGraph& graph, const std::map<s
 
 std::string printable(std::string_view name, std::size_t limit) {
   std::string text;
-  for (std::size_t shown = 0; !name.empty(); ++shown) {
-    if (shown == limit) return text + fmt::format("… ({} more bytes)", name.size());
+  for (std::size_t shown = 0; !name.empty();) {
+    if (shown >= limit) return text + fmt::format("… ({} more bytes)", name.size());
     const std::size_t n = utf8_length(name);
     const auto first = static_cast<unsigned char>(name[0]);
     if (n == 0 || first < 0x20 || first == 0x7f) {
       text += fmt::format("\\x{:02x}", first);
+      shown += 4;
       name.remove_prefix(1);
     } else {
       text += name.substr(0, n);
+      ++shown;
       name.remove_prefix(n);
     }
   }

@@ -1,5 +1,6 @@
 #include "frontend/semantic/dimension.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace aicf {
@@ -27,6 +28,8 @@ Result<Expr> parse_dimension(const std::string& text) {
       return simple;
     }
   }
+  if (!text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; }))
+    return bad_input("the size " + text + " does not fit 63 bits");
   return Expr::symbol(text);
 }
 

@@ -108,6 +108,7 @@ class Parser {
         graph_.outputs.push_back(std::move(output));
       }
     } while (accept(","));
+    output_names_.insert(graph_.outputs.begin(), graph_.outputs.end());
     return end_of_line();
   }
 
@@ -330,7 +331,7 @@ class Parser {
   std::string fresh_name(const std::string& base) {
     for (;; ++made_up_) {
       std::string name = fmt::format("{}_{}", base, made_up_);
-      if (!known_.contains(name) && std::ranges::find(graph_.outputs, name) == graph_.outputs.end()) {
+      if (!known_.contains(name) && !output_names_.contains(name)) {
         ++made_up_;
         return name;
       }
@@ -396,15 +397,16 @@ class Parser {
   }
 
   // ---- numbers ---------------------------------------------------------------------------------------------------
-  Result<Literal> literal() {
+  Result<Literal> literal(bool typed = false) {
     Literal value;
     if (peek().kind == Token::Kind::name && !peek().quoted) {
       if (const auto type = parse_dtype(peek().text); type && (is("(", 1) || is("[", 1))) {
+        if (typed) return bad(peek(), "a number with two element types");
         ++at_;
         const Token start = peek();
         AICF_TRY(const std::vector<Expr> shape, sizes());
         AICF_RETURN_IF_ERROR(expect("("));
-        AICF_TRY(value, literal());
+        AICF_TRY(value, literal(true));
         AICF_RETURN_IF_ERROR(expect(")"));
         value.type = type;
         if (start.text == "[") {
@@ -466,7 +468,7 @@ class Parser {
     return {};
   }
 
-  Result<Tensor> to_tensor(const Literal& value, const Token& start) const {
+  Result<Tensor> to_tensor(const Literal& value, const Token& start) {
     const DType type = value.type       ? *value.type
                        : value.any_real ? DType::f32
                        : value.any_bool ? DType::boolean
@@ -486,6 +488,10 @@ class Parser {
     if (elements != count && !(count == 1 && !value.list)) {
       return bad(start, fmt::format("{} numbers for {} elements", count, elements));
     }
+    if (elements != count && (repeated_ += elements) > most_repeated) {
+      return bad(start, fmt::format("constants that repeat one number have more than {} elements; write Expand",
+                                    most_repeated));
+    }
     Tensor tensor(type, dims);
     for (std::int64_t k = 0; k < elements; ++k) {
       const std::size_t from = count == 1 ? 0 : static_cast<std::size_t>(k);
@@ -501,10 +507,12 @@ class Parser {
   std::vector<Token> tokens_;
   std::size_t at_ = 0;
   SemanticGraph graph_;
-  std::set<std::string> known_;
+  std::set<std::string> known_, output_names_;
   std::map<std::string, std::int64_t> sizes_;  ///< sizes named by "d=64"
   std::vector<Token> output_tokens_;
   int made_up_ = 0, depth_ = 0;
+  static constexpr std::int64_t most_repeated = 1 << 22;  ///< a few bytes of text ask for no more memory than this
+  std::int64_t repeated_ = 0;                             ///< elements made from one number so far
 };
 
 }  // namespace

@@ -213,15 +213,19 @@ struct Graph::Impl {
   Structure structure;
   std::map<std::string, NodeId> by_name;  // live nodes
   std::vector<Output> outputs;
+  std::set<NodeId> output_nodes;
+  std::vector<NodeId> order;        // topological_order(), empty until it is asked for after a change
+  std::map<std::string, int> next;  // suffix to try for a name that is taken
 
   Node& at(NodeId id) {
     AICF_CHECK(id >= 0 && id < static_cast<NodeId>(nodes.size()), fmt::format("no node with id {}", id));
     return nodes[static_cast<std::size_t>(id)];
   }
 
-  std::string unique(const std::string& base) const {
+  /// Suffixes count on from the last one given out: names freed since may be skipped.
+  std::string unique(const std::string& base) {
     if (!by_name.contains(base)) return base;
-    for (int i = 1;; ++i) {
+    for (int& i = next.try_emplace(base, 1).first->second;; ++i) {
       std::string candidate = fmt::format("{}_{}", base, i);
       if (!by_name.contains(candidate)) return candidate;
     }
@@ -240,6 +244,7 @@ struct Graph::Impl {
     node.id = static_cast<NodeId>(nodes.size());
     node.name = unique(node.name);
     node.dead = false;
+    order.clear();
     boost::add_vertex(structure);
     const NodeId id = node.id;
     nodes.push_back(std::move(node));
@@ -290,6 +295,7 @@ void Graph::replace(NodeId id, Node node) {
   node.name = old.name;
   node.dead = false;
   old = std::move(node);
+  impl_->order.clear();
   boost::clear_in_edges(static_cast<std::size_t>(id), impl_->structure);
   impl_->connect(id);
 }
@@ -298,6 +304,7 @@ void Graph::remove(NodeId id) {
   Node& old = impl_->at(id);
   AICF_CHECK(!old.dead, fmt::format("'{}' is removed twice", old.name));
   AICF_CHECK(users(id).empty() && !is_output(id), fmt::format("'{}' is removed while it is used", old.name));
+  impl_->order.clear();
   boost::clear_vertex(static_cast<std::size_t>(id), impl_->structure);
   impl_->by_name.erase(old.name);
   old.dead = true;
@@ -306,6 +313,7 @@ void Graph::remove(NodeId id) {
 void Graph::mark_output(NodeId id, std::string output_name) {
   AICF_CHECK(!impl_->at(id).dead, "a removed node cannot be an output");
   impl_->outputs.push_back({id, std::move(output_name)});
+  impl_->output_nodes.insert(id);
 }
 
 const Node& Graph::node(NodeId id) const {
@@ -329,6 +337,7 @@ int Graph::size() const {
 }
 
 std::vector<NodeId> Graph::topological_order() const {
+  if (!impl_->order.empty()) return impl_->order;
   const Structure& structure = impl_->structure;
   std::vector<std::size_t> missing(impl_->nodes.size());
   std::priority_queue<NodeId, std::vector<NodeId>, std::greater<>> ready;
@@ -352,6 +361,7 @@ std::vector<NodeId> Graph::topological_order() const {
     }
   }
   AICF_CHECK(order.size() == live, "the graph has a cycle");
+  impl_->order = order;
   return order;
 }
 
@@ -400,7 +410,7 @@ const std::vector<Graph::Output>& Graph::outputs() const {
 }
 
 bool Graph::is_output(NodeId id) const {
-  return std::any_of(impl_->outputs.begin(), impl_->outputs.end(), [&](const Output& o) { return o.node == id; });
+  return impl_->output_nodes.contains(id);
 }
 
 std::vector<std::string> Graph::symbols() const {

@@ -10,8 +10,9 @@
 namespace aicf {
 namespace {
 
-constexpr int max_rounds = 16;            ///< each round leaves fewer nodes or smaller bodies; more means a bug
-constexpr int max_cheap_operations = 64;  ///< of a body without loads that is worth computing at every use
+constexpr int max_rounds = 16;  ///< each round leaves fewer nodes or smaller bodies; more means a bug
+constexpr std::uint64_t max_absorbed_tree = 1024;  ///< an index that grows with every move of a chain stops here
+constexpr int max_cheap_operations = 64;           ///< of a body without loads that is worth computing at every use
 
 bool is_costly(Op op) {
   switch (op) {
@@ -32,6 +33,7 @@ bool is_costly(Op op) {
 /// Whether users compute the body themselves: one load under a load-free index, or a cheap body that reads nothing.
 bool is_absorbed(const Node& node) {
   if (node.kind != NodeKind::compute || node.reduce != ReduceOp::none) return false;
+  if (node.body.tree_size() > max_absorbed_tree) return false;
   const std::vector<Expr> loads = loads_of(node.body);
   if (!loads.empty()) return loads.size() == 1 && node.body.op() == Op::load;
   int operations = 0;

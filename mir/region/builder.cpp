@@ -12,6 +12,9 @@ namespace {
 // Axes of one member in the region's terms; an axis of size 1 has no place there (its coordinate is 0) and maps to "".
 using Renaming = std::map<std::string, std::string>;
 
+constexpr int most_outside_loads = 256;
+constexpr int most_substitutions = 4096;  ///< loads of one member that are computed in place, each at its own index
+
 class Builder {
  public:
   Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root)
@@ -24,7 +27,7 @@ class Builder {
   bool map_reduce_axes(const Node& node, Renaming& renaming);
   std::optional<BuildFailure> map_loads(const Node& user, const Expr& body);
   Expr body_of(const Node& node, const ExprMap& axes) const;
-  void outside_loads(const Expr& body, std::vector<Expr>& out) const;
+  void outside_loads(const Expr& body, std::vector<Expr>& out, int& steps) const;
 
   const Graph& graph_;
   const std::set<NodeId>& members_;
@@ -57,7 +60,8 @@ std::string Builder::fresh(const std::string& base) {
 // member's loads meet a mapped member (or the same outside element) is preferred, because then values are shared.
 bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
   std::vector<Expr> outside;
-  outside_loads(node.body, outside);
+  int steps = most_outside_loads;
+  outside_loads(node.body, outside, steps);
   for (const Axis& r : node.reduce_axes) {
     if (r.extent.is_constant(1)) {
       renaming[r.name] = "";
@@ -103,16 +107,18 @@ bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
   return true;
 }
 
-// Loads of tensors outside the region, seen through member maps.
-void Builder::outside_loads(const Expr& body, std::vector<Expr>& out) const {
+// Loads of tensors outside the region, seen through member maps. They only rank choices, and a chain of members that each
+// load their producer twice has 2^n of them: after `steps` loads the rest is left out.
+void Builder::outside_loads(const Expr& body, std::vector<Expr>& out, int& steps) const {
   for (const Expr& load : loads_of(body)) {
+    if (steps-- <= 0) return;
     const Node& p = graph_.node(load.name());
     if (!members_.contains(p.id)) {
       out.push_back(load);
     } else if (p.reduce == ReduceOp::none) {
       ExprMap at;
       for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = load.args()[i];
-      outside_loads(substitute_axes(p.body, at), out);
+      outside_loads(substitute_axes(p.body, at), out, steps);
     }
   }
 }
@@ -198,9 +204,11 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     if (!map_reduce_axes(node, mapped->second))
       return std::unexpected(BuildFailure{node.id, "axes", "no axis for its reduction"});
     Expr body = simplify(substitute_axes(node.body, as_expressions(mapped->second)), region_.ranges());
-    outside_loads(body, outside_);
+    int steps = most_outside_loads;
+    outside_loads(body, outside_, steps);
     // Maps that will be substituted load members too: follow them.
     std::vector<Expr> pending{body};
+    int substitutions = 0;
     while (!pending.empty()) {
       Expr b = pending.back();
       pending.pop_back();
@@ -213,6 +221,10 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
         for (std::size_t i = 0; here && i < p.axes.size(); ++i)
           here = at_place(load.args()[i], m->second.at(p.axes[i].name));
         if (here) continue;
+        if (++substitutions > most_substitutions)
+          return std::unexpected(BuildFailure{p.id, "index maps",
+                                              fmt::format("'{}' would be computed at more than {} places of '{}'",
+                                                          p.name, most_substitutions, node.name)});
         ExprMap at;
         for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = load.args()[i];
         pending.push_back(simplify(substitute_axes(p.body, at), region_.ranges()));

@@ -47,6 +47,8 @@ bool transcendental(const Expr& body) {
   return found;
 }
 
+constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
+
 // Where growth stays.
 struct Bounds {
   const std::set<NodeId>* within = nullptr;   ///< only these nodes
@@ -129,6 +131,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
     NodeId id = *it;
     const Node& n = graph_.node(id);
     if (id == root || n.kind != NodeKind::compute || done_.contains(id)) continue;
+    if (members.size() >= most_members) break;  // what is further up is computed apart
     if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
     std::vector<NodeId> users = graph_.users(id);
     bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });

@@ -117,6 +117,8 @@ Expr Problem::extent(const std::vector<std::string>& axes) const {
 
 bool Problem::is_index_only(const Expr& e) const {
   const Expr full = canonical(e);
+  constexpr std::uint64_t largest = 1024;  // users write such values out again each time
+  if (full.tree_size() > largest) return false;
   bool only = true;
   for_each(full, [&](const Expr& x) { only &= x.op() != Op::load && x.op() != Op::value; });
   return only;

@@ -154,6 +154,9 @@ const std::string& Expr::name() const {
 std::uint64_t Expr::hash() const {
   return node_of(*this).hash;
 }
+std::uint64_t Expr::tree_size() const {
+  return node_of(*this).tree_size;
+}
 
 double Expr::number() const {
   AICF_CHECK(op() == Op::constant, "number() of an expression that is not a constant");

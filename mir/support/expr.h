@@ -109,6 +109,8 @@ class Expr {
   double number() const;            ///< constant as double
   std::int64_t int_number() const;  ///< integer or boolean constant
   std::uint64_t hash() const;
+  /// Nodes where sharing is expanded: what printing takes. Saturates at 2^62.
+  std::uint64_t tree_size() const;
   bool is_constant() const { return op() == Op::constant; }
   bool is_constant(double v) const { return is_constant() && number() == v; }
   std::optional<std::int64_t> as_int() const;           ///< the value of an integer constant

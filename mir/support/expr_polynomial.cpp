@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <numeric>
+#include <unordered_map>
 
 #include "mir/support/expr_simplifier.h"
 
@@ -62,6 +63,7 @@ MaybePolynomial multiply(const Polynomial& a, const Polynomial& b) {
   Polynomial result;
   for (const auto& [left, x] : a.terms) {
     for (const auto& [right, y] : b.terms) {
+      if (left.size() + right.size() > Polynomial::max_degree) return std::nullopt;
       Product product;
       product.reserve(left.size() + right.size());
       std::ranges::merge(left, right, std::back_inserter(product),
@@ -78,27 +80,46 @@ MaybePolynomial multiply(const Polynomial& a, const Polynomial& b) {
   return sum;
 }
 
-Polynomial to_polynomial(const Expr& e) {
-  if (!is_signed_integer(e.type())) return Polynomial::atom(e);
-  if (const auto number = e.as_int()) return Polynomial::number(*number);
-  MaybePolynomial result;
-  switch (e.op()) {
-    case Op::neg:
-      result = scale(to_polynomial(e.args()[0]), -1);
-      break;
-    case Op::add:
-      result = add(to_polynomial(e.args()[0]), to_polynomial(e.args()[1]));
-      break;
-    case Op::sub:
-      result = add(to_polynomial(e.args()[0]), to_polynomial(e.args()[1]), -1);
-      break;
-    case Op::mul:
-      result = multiply(to_polynomial(e.args()[0]), to_polynomial(e.args()[1]));
-      break;
-    default:
-      break;
+namespace {
+
+/// Shared subexpressions are read once; small trees need no table.
+struct Reader {
+  bool keep;
+  std::unordered_map<const void*, Polynomial> known;
+
+  Polynomial read(const Expr& e) {
+    if (!is_signed_integer(e.type())) return Polynomial::atom(e);
+    if (const auto number = e.as_int()) return Polynomial::number(*number);
+    if (keep) {
+      if (const auto found = known.find(e.identity()); found != known.end()) return found->second;
+    }
+    MaybePolynomial result;
+    switch (e.op()) {
+      case Op::neg:
+        result = scale(read(e.args()[0]), -1);
+        break;
+      case Op::add:
+        result = add(read(e.args()[0]), read(e.args()[1]));
+        break;
+      case Op::sub:
+        result = add(read(e.args()[0]), read(e.args()[1]), -1);
+        break;
+      case Op::mul:
+        result = multiply(read(e.args()[0]), read(e.args()[1]));
+        break;
+      default:
+        break;
+    }
+    Polynomial p = result ? std::move(*result) : Polynomial::atom(e);
+    if (keep) known.emplace(e.identity(), p);
+    return p;
   }
-  return result ? std::move(*result) : Polynomial::atom(e);
+};
+
+}  // namespace
+
+Polynomial to_polynomial(const Expr& e) {
+  return Reader{ExprNode::of(e).tree_size > small_tree, {}}.read(e);
 }
 
 Expr from_polynomial(const Polynomial& p, DType type) {

@@ -37,9 +37,10 @@ struct ProductLess {
 };
 
 /// Σ coefficient·product + constant with no zero coefficients: the normal form of a signed integer expression. Factors
-/// are atoms: anything but +, −, ·. Operations give nothing on overflow or when the form would grow past `max_terms`.
+/// are atoms: anything but +, −, ·. Operations give nothing on overflow or when the form would grow past `max_terms` or
+/// `max_degree`.
 struct Polynomial {
-  static constexpr std::size_t max_terms = 64;
+  static constexpr std::size_t max_terms = 64, max_degree = 32;
   std::map<Product, std::int64_t, ProductLess> terms;
   std::int64_t constant = 0;
 

@@ -60,8 +60,10 @@ Expr Simplifier::simplify(const Expr& e) {
   return result;
 }
 
-/// `e` has simplified arguments.
+/// `e` has simplified arguments. One that is very large stays as it is: bringing it to normal form may double it.
 Expr Simplifier::compute(const Expr& e) {
+  constexpr std::uint64_t largest_tree = 4096;
+  if (e.tree_size() > largest_tree) return e;
   const auto args = e.args();
   switch (e.op()) {
     case Op::load:

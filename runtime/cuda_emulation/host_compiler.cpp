@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include "mir/support/interrupt.h"
 
 extern char** environ;
 
@@ -59,18 +62,43 @@ struct Outcome {
   std::string output;
 };
 
-/// Runs a program with standard output and error in `log_file`, and reads that back.
+/// Runs a program with standard output and error in `log_file`, and reads that back. Its temporary files go beside that.
 Outcome run_program(const std::vector<std::string>& arguments, const std::string& log_file) {
   std::vector<char*> pointers;
   for (const std::string& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
+  std::string temporary = "TMPDIR=" + fs::path(log_file).parent_path().string();
+  std::vector<char*> variables{temporary.data()};
+  for (char** v = environ; *v; ++v)
+    if (!std::string_view(*v).starts_with("TMPDIR=")) variables.push_back(*v);
+  variables.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log_file.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
+  // A process group of its own, so that a compiler ends with those that it starts; no signal is blocked there.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_setsigmask(&attributes, &none);
   pid_t child = 0;
-  const int failed = posix_spawn(&child, pointers[0], &actions, nullptr, pointers.data(), environ);
+  int failed = 0;
+  OnInterrupt end;
+  {
+    const NoInterrupt whole;
+    failed = posix_spawn(&child, pointers[0], &actions, &attributes, pointers.data(), variables.data());
+    if (failed == 0) {
+      end = OnInterrupt([child] {
+        kill(-child, SIGKILL);
+        siginfo_t gone;
+        waitid(P_PID, static_cast<id_t>(child), &gone, WEXITED | WNOWAIT);
+      });
+    }
+  }
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   Outcome outcome;
   if (failed) {
@@ -78,6 +106,10 @@ Outcome run_program(const std::vector<std::string>& arguments, const std::string
     return outcome;
   }
   int status = 0;
+  siginfo_t gone;  // not reaped while it could still be ended: its number stays its own
+  while (waitid(P_PID, static_cast<id_t>(child), &gone, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  end = OnInterrupt();
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
@@ -92,7 +124,13 @@ class ScratchFolder {
  public:
   explicit ScratchFolder(const fs::path& parent) {
     std::string pattern = (parent / "build-XXXXXX").string();
-    if (mkdtemp(pattern.data())) path_ = pattern;
+    const NoInterrupt whole;
+    if (!mkdtemp(pattern.data())) return;
+    path_ = pattern;
+    removal_ = OnInterrupt([pattern] {
+      std::error_code ignored;
+      fs::remove_all(pattern, ignored);
+    });
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -104,6 +142,7 @@ class ScratchFolder {
 
  private:
   fs::path path_;
+  OnInterrupt removal_;
 };
 
 /// The compiler, what identifies it in cache keys, and its options.

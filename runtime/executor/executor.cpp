@@ -91,12 +91,7 @@ Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::
   Impl& m = *impl_;
   const Program& program = m.program;
   RunResult out;
-  AICF_TRY(out.memory, plan_memory(program, symbols, std::max<std::size_t>(m.device.offset_alignment(), 64)));
-  const std::uint64_t total = out.memory.weights + out.memory.inputs_outputs + out.memory.arena;
-  if (options.max_memory != 0 && total > options.max_memory)
-    return run_failure(fmt::format(
-        "the run needs {} bytes on the device (weights {}, inputs and outputs {}, arena {}), --max-memory allows {}",
-        total, out.memory.weights, out.memory.inputs_outputs, out.memory.arena, options.max_memory));
+  AICF_TRY(out.memory, plan_memory(program, symbols, arena_alignment(m.device), options.max_memory));
   std::vector<std::vector<std::int64_t>> shapes(program.buffers.size());
   std::vector<std::size_t> sizes(program.buffers.size());
   for (std::size_t i = 0; i < program.buffers.size(); ++i) {

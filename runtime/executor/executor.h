@@ -2,6 +2,7 @@
 
 // Runs a program on a device: binds symbols, plans the arena, uploads constants once, launches, downloads outputs.
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -16,14 +17,23 @@ struct MemoryPlan {
   std::uint64_t weights = 0;  ///< bytes of constants on the device
   std::uint64_t inputs_outputs = 0;
   std::uint64_t arena = 0;             ///< bytes of the arena for intermediates (peak, with reuse)
+  std::uint64_t workspace = 0;         ///< part of the arena: largest sum of live scratch (BufferPlan::scratch)
   std::uint64_t live_peak = 0;         ///< largest sum of live intermediates at any launch
   std::uint64_t sum_of_tensors = 0;    ///< what the intermediates would take without reuse
   std::vector<std::uint64_t> offsets;  ///< arena offset per Program::buffers entry (intermediates only)
+
+  std::uint64_t total() const { return weights + inputs_outputs + arena; }
 };
 
-/// Liveness and best-fit reuse; `alignment` is the device's. Errors: unbound symbols, sizes beyond 2^46 bytes.
+/// Liveness and reuse; `alignment` is the device's. Nothing is allocated. `most` is the number of bytes that a run may take
+/// on the device, 0: any. Errors: unbound symbols, sizes beyond 2^46 bytes, more than `most` (unsupported: says what
+/// needs how much, and which tensor is the largest).
 Result<MemoryPlan> plan_memory(const Program& program, const std::map<std::string, std::int64_t>& symbols,
-                               std::size_t alignment);
+                               std::size_t alignment, std::uint64_t most = 0);
+/// Arena alignment on a device.
+inline std::size_t arena_alignment(const Device& device) {
+  return std::max<std::size_t>(device.offset_alignment(), 64);
+}
 
 struct LaunchRecord {
   std::string region, kernel;

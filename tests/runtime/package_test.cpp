@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <functional>
 #include <random>
 
 #include "runtime/artifact.h"
@@ -37,7 +38,8 @@ Program make_program(const std::string& target) {
                       {0, {2, 1}, {seq * 2 - 1}, Expr(3), {}, "map_1"}};
   program.buffers = {{"x", BufferPlan::Kind::input, DType::f16, {n, 64}, -1, 0, 0},
                      {"out", BufferPlan::Kind::output, DType::f32, {n, seq}, -1, 0, 1},
-                     {"w", BufferPlan::Kind::constant, DType::f16, {Expr(5)}, 0, 1, 1}};
+                     {"w", BufferPlan::Kind::constant, DType::f16, {Expr(5)}, 0, 1, 1},
+                     {"part", BufferPlan::Kind::intermediate, DType::f32, {n}, -1, 0, 1, true}};
   Tensor weights(DType::f16, {5});
   for (int i = 0; i < 5; ++i) weights.set(i, i + 0.5);
   program.constants = {weights};
@@ -74,8 +76,8 @@ void expect_equal(const Program& a, const Program& b) {
   ASSERT_EQ(a.buffers.size(), b.buffers.size());
   for (std::size_t i = 0; i < a.buffers.size(); ++i) {
     const BufferPlan &x = a.buffers[i], &y = b.buffers[i];
-    EXPECT_EQ(std::tie(x.name, x.kind, x.type, x.shape, x.constant, x.first_use, x.last_use),
-              std::tie(y.name, y.kind, y.type, y.shape, y.constant, y.first_use, y.last_use));
+    EXPECT_EQ(std::tie(x.name, x.kind, x.type, x.shape, x.constant, x.first_use, x.last_use, x.scratch),
+              std::tie(y.name, y.kind, y.type, y.shape, y.constant, y.first_use, y.last_use, y.scratch));
   }
   ASSERT_EQ(a.constants.size(), b.constants.size());
   for (std::size_t i = 0; i < a.constants.size(); ++i) {
@@ -115,7 +117,11 @@ TEST(Package, RoundTrip) {
 TEST(Package, ConstantsAreSharedAlignedAndOutliveTheReader) {
   const TempDir dir;
   Package package = make_package();
-  for (Program& program : package.programs) program.constants = {Tensor(DType::f32, {100000})};
+  for (Program& program : package.programs) {
+    program.constants = {Tensor(DType::f32, {100000})};
+    program.buffers[2].type = DType::f32;
+    program.buffers[2].shape = {Expr(100000)};
+  }
   ASSERT_TRUE(write_package(dir.file("p.aicf"), package).has_value());
   EXPECT_LT(std::filesystem::file_size(dir.file("p.aicf")), 450000u);
   auto back = read_package(dir.file("p.aicf"));
@@ -236,6 +242,28 @@ TEST(Package, MalformedHeadersBehindAValidChecksumAreRefused) {
   EXPECT_THAT(replaced("\"target\"", "\"tarXet\""), HasSubstr("'target' is missing"));
   EXPECT_THAT(replaced("\"workgroup_size\":128", "\"workgroup_size\":-12"), HasSubstr("integer in range"));
   EXPECT_THAT(replaced("{\"blobs\"", "[\"blobs\""), HasSubstr("malformed"));
+}
+
+TEST(Package, PlansThatNoCompilerWritesAreRefused) {
+  const TempDir dir;
+  const auto error = [&](const std::function<void(BufferPlan&)>& change) {
+    Package package = make_package();
+    change(package.programs[1].buffers[2]);
+    EXPECT_TRUE(write_package(dir.file("p"), package).has_value());
+    return error_of(dir.file("p"));
+  };
+  const auto lives = [](int first, int last) {
+    return [=](BufferPlan& b) {
+      b.kind = BufferPlan::Kind::intermediate;
+      b.first_use = first;
+      b.last_use = last;
+    };
+  };
+  EXPECT_THAT(error(lives(-1, 1)), HasSubstr("launch -1 does not exist"));
+  EXPECT_THAT(error(lives(0, 2)), HasSubstr("launch 2 does not exist"));
+  EXPECT_THAT(error([](BufferPlan& b) { b.shape = {Expr(6)}; }), HasSubstr("'w' differs from its constant"));
+  EXPECT_THAT(error([](BufferPlan& b) { b.shape = {n}; }), HasSubstr("'w' differs from its constant"));
+  EXPECT_THAT(error([](BufferPlan& b) { b.type = DType::f32; }), HasSubstr("'w' differs from its constant"));
 }
 
 TEST(Package, RandomHeadersNeverCrash) {

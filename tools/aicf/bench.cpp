@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "tools/aicf/progress.h"
 #include "tools/aicf/report.h"
 
 namespace aicf::command {
@@ -51,19 +52,25 @@ Result<int> bench(const Options& given) {
       m->label = places[p].id + (fuse ? "" : " unfused");
       m->place = p;
       AICF_TRY(m->executor, compile_and_load(places[p], loaded, options, fuse, m->loaded));
-      AICF_TRY(m->run, m->executor->run(loaded.inputs, loaded.symbols));
+      {
+        const Phase phase("first run of " + m->label);
+        AICF_TRY(m->run, m->executor->run(loaded.inputs, loaded.symbols));
+      }
       m->first_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - process_start).count();
       all.push_back(std::move(m));
       if (options.fusion == "off") break;
     }
   // Interleaved, so that drift of the machine meets every plan alike.
+  auto phase = std::make_unique<Phase>("measure");
   for (int i = 0; i < options.repetitions; ++i)
     for (auto& m : all) {
+      phase->at("repetition", i + 1, options.repetitions);
       double cpu = cpu_milliseconds();
       AICF_TRY(m->run, m->executor->run(loaded.inputs, loaded.symbols));
       m->cpu_ms.push_back(cpu_milliseconds() - cpu);
       m->ms.push_back(m->run.milliseconds);
     }
+  phase.reset();
   Json list = Json::array();
   for (auto& m : all) {
     double low = *std::ranges::min_element(m->ms), high = *std::ranges::max_element(m->ms);
@@ -77,6 +84,7 @@ Result<int> bench(const Options& given) {
                       {"first_s", m->first_s},
                       {"launches", m->run.launches.size()},
                       {"arena", m->run.memory.arena},
+                      {"notes", notes(places[m->place], m->loaded.compiled, loaded)},
                       {"kernels", launches_json(m->loaded.compiled, m->run)}});
       continue;
     }
@@ -84,6 +92,7 @@ Result<int> bench(const Options& given) {
         "{}: median {:.3f} ms (min {:.3f}, max {:.3f}) of {}; {} launches, arena {}, first result after {:.2f} s\n",
         m->label, median(m->ms), low, high, options.repetitions, m->run.launches.size(),
         bytes_text(m->run.memory.arena), m->first_s);
+    for (const std::string& note : notes(places[m->place], m->loaded.compiled, loaded)) fmt::print("  {}\n", note);
     for (std::size_t i = 0; i < m->run.launches.size(); ++i) {
       double predicted = 0;
       for (const CompiledRegion& r : m->loaded.compiled.regions)

@@ -27,7 +27,7 @@ struct Options {
   std::uint64_t seed = 1, max_memory = 0;
   int repetitions = 10;
   double absolute = 1e-5, relative = 1e-4;
-  bool json = false, dot = false;
+  bool json = false, dot = false, quiet = false;
 };
 
 /// Exit statuses of the command.
@@ -70,7 +70,10 @@ struct Outcome {
   CompiledModel compiled;
   double compile_seconds = 0, load_seconds = 0;
 };
-/// Fills `out` but for outputs and run. A schedule with a kernel that the device refuses gives way to the next best one,
+/// Compiles for a target, with progress.
+Result<CompiledModel> compile_for(const Target& target, const LoadedModel& loaded, const CompileOptions& options);
+/// Fills `out` but for outputs and run. What --max-memory does not allow is refused before the device is asked for
+/// anything. A schedule with a kernel that the device refuses gives way to the next best one,
 /// with a line on stderr. `out` must outlive the executor.
 Result<std::unique_ptr<Executor>> compile_and_load(Place& place, const LoadedModel& loaded, const Options& options,
                                                    bool fuse, Outcome& out);

@@ -6,7 +6,8 @@
 #include <random>
 
 #include "mir/graph/oracle.h"
-#include "tools/aicf/command.h"
+#include "tools/aicf/progress.h"
+#include "tools/aicf/report.h"
 
 namespace aicf::command {
 
@@ -136,6 +137,7 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
   if (!need_inputs) return out;
   std::mt19937_64 bits(options.seed);
   bool made = false;
+  std::uint64_t bytes = 0;
   for (const SemanticInput& i : out.model.semantic.inputs) {
     std::vector<std::int64_t> shape;
     for (const Expr& d : i.shape) {
@@ -148,7 +150,11 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     if (out.inputs.contains(i.name)) continue;
     if (!options.inputs.empty())
       return bad_input(fmt::format("{} has no array for the input '{}'", out.inputs_from, i.name));
-    AICF_TRY([[maybe_unused]] std::int64_t elements, checked_size(i.type, shape));
+    AICF_TRY(const std::int64_t elements, checked_size(i.type, shape));
+    bytes += static_cast<std::uint64_t>(elements) * device_size(i.type);
+    if (options.max_memory != 0 && bytes > options.max_memory)
+      return unsupported(fmt::format("the inputs up to '{}' alone need {}, --max-memory allows {}", i.name,
+                                     bytes_text(bytes), bytes_text(options.max_memory)));
     out.inputs[i.name] = make_tensor(i.type, shape, bits);
     made = true;
   }
@@ -171,6 +177,7 @@ Result<CompileOptions> compile_options(const Options& options, const std::map<st
 }
 
 Result<NamedTensors> run_reference(const LoadedModel& loaded) {
+  const Phase phase("reference in float64");
   AICF_TRY(NamedTensors values,
            evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols));
   NamedTensors out;
@@ -178,16 +185,28 @@ Result<NamedTensors> run_reference(const LoadedModel& loaded) {
   return out;
 }
 
+Result<CompiledModel> compile_for(const Target& target, const LoadedModel& loaded, const CompileOptions& options) {
+  Phase phase("compile for " + target.name);
+  CompileOptions shown = options;
+  shown.progress = [&](const std::string& step, int done, int total) { phase.at(step, done, total); };
+  return aicf::compile(loaded.model.graph, loaded.model.constants, target, shown);
+}
+
 Result<std::unique_ptr<Executor>> compile_and_load(Place& place, const LoadedModel& loaded, const Options& options,
                                                    bool fuse, Outcome& out) {
   AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, fuse));
   for (;;) {
     auto start = std::chrono::steady_clock::now();
-    AICF_TRY(out.compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, compile));
+    AICF_TRY(out.compiled, compile_for(place.target, loaded, compile));
     out.compile_seconds += seconds_since(start);
+    AICF_TRY(out.run.memory,
+             plan_memory(out.compiled.program, loaded.symbols, arena_alignment(*place.device), options.max_memory));
     start = std::chrono::steady_clock::now();
     std::size_t failed = 0;
-    auto executor = Executor::create(*place.device, out.compiled.program, &failed);
+    auto executor = [&] {
+      const Phase phase(fmt::format("load {} kernels on {}", out.compiled.program.kernels.size(), place.id));
+      return Executor::create(*place.device, out.compiled.program, &failed);
+    }();
     out.load_seconds += seconds_since(start);
     if (executor || executor.error().kind != ErrorKind::refused) return executor;
     fmt::print(stderr, "aicf: {}; taking the next best schedule\n", executor.error().text());
@@ -202,9 +221,8 @@ Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& o
     return out;
   }
   AICF_TRY(auto executor, compile_and_load(place, loaded, options, fuse, out));
-  RunOptions run;
-  run.max_memory = options.max_memory;
-  AICF_TRY(out.run, executor->run(loaded.inputs, loaded.symbols, run));
+  const Phase phase("run on " + place.id);
+  AICF_TRY(out.run, executor->run(loaded.inputs, loaded.symbols));
   for (const auto& [output, node] : loaded.model.output_of) {
     auto value = out.run.outputs.find(node);
     if (value == out.run.outputs.end()) {  // handed through: an input or a constant of the model

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "mir/kernel/search.h"
+#include "tools/aicf/progress.h"
 #include "tools/aicf/report.h"
 
 namespace aicf::command {
@@ -46,10 +47,12 @@ Result<PlanFigures> measure(Place& place, const LoadedModel& loaded, const Optio
   AICF_TRY(auto executor, compile_and_load(place, loaded, options, fuse, ready));
   CompiledModel& compiled = ready.compiled;
   if (fuse) inner = inner_tensors(compiled);
+  Phase phase(fmt::format("run the {} plan on {}", fuse ? "fused" : "unfused", place.id));
   std::vector<double> ms;
   RunResult run;
   int repetitions = place.target.kind == BinaryKind::cuda_source ? 1 : 6;
   for (int i = 0; i < repetitions; ++i) {
+    phase.at("repetition", i + 1, repetitions);
     AICF_TRY(run, executor->run(loaded.inputs, loaded.symbols));
     if (i > 0 || repetitions == 1) ms.push_back(run.milliseconds);
   }
@@ -159,7 +162,10 @@ Result<int> compare_plans(const Options& given) {
         j["difference"] = to_json(f.difference, options.absolute, options.relative);
         return j;
       };
-      report.push_back({{"device", id}, {"fused", figures(fused)}, {"unfused", figures(unfused)}});
+      report.push_back({{"device", id},
+                        {"fused", figures(fused)},
+                        {"unfused", figures(unfused)},
+                        {"notes", notes(place, compiled, loaded)}});
       continue;
     }
     if (!said) print_found(loaded, compiled, options.model);
@@ -174,6 +180,7 @@ Result<int> compare_plans(const Options& given) {
       for (const std::string& reason : s.reasons) fmt::print("  because {}\n", reason);
       if (!s.runner_up.empty()) fmt::print("  runner-up {}\n", s.runner_up);
     }
+    for (const std::string& note : notes(place, compiled, loaded) | std::views::drop(1)) fmt::print("{}\n", note);
     fmt::print("  {:10} {:>9} {:>16} {:>14} {:>26} {:>11} {:>11}\n", "plan", "launches", "tensors written",
                "bytes written", "of scores, probabilities", "median ms", "max error");
     for (const auto& [label, f] : {std::pair{"fused", &fused}, std::pair{"unfused", &unfused}})

@@ -36,6 +36,26 @@ void heading(const std::string& text) {
   fmt::print("== {}\n", text);
 }
 
+/// Device memory of a run, where all sizes are known.
+struct Sizes {
+  std::optional<MemoryPlan> plan;
+  std::vector<std::string> unbound;
+};
+
+Result<Sizes> sizes_of(const Program& program, const LoadedModel& loaded, const Options& options) {
+  constexpr std::size_t alignment = 256;  // the largest that a driver asks for
+  Sizes out;
+  for (const std::string& s : program.symbols)
+    if (!loaded.symbols.contains(s)) out.unbound.push_back(s);
+  if (out.unbound.empty()) {
+    AICF_TRY(out.plan, plan_memory(program, loaded.symbols, alignment, options.max_memory));
+  } else if (options.max_memory != 0) {
+    return bad_input(
+        fmt::format("--max-memory: the sizes {} are not known: give --bind NAME=VALUE", fmt::join(out.unbound, ", ")));
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<int> explain(const Options& given) {
@@ -56,7 +76,7 @@ Result<int> explain(const Options& given) {
     if (wants("semantic")) heading("semantic graph"), fmt::print("{}\n", to_string(loaded.model.semantic));
     if (wants("canonical")) heading("canonical graph"), fmt::print("{}\n", to_string(loaded.model.graph));
   }
-  Json targets = Json::object(), counts = Json::object();
+  Json targets = Json::object(), counts = Json::object(), memory = Json::object();
   bool first = true;
   for (const std::string& t : options.targets) {
     Target target;
@@ -68,13 +88,15 @@ Result<int> explain(const Options& given) {
     }
     AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, options.fusion == "on"));
     compile.assemble = options.stage == "binary";
-    AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, target, compile));
+    AICF_TRY(CompiledModel compiled, compile_for(target, loaded, compile));
+    AICF_TRY(const Sizes sizes, sizes_of(compiled.program, loaded, options));
     bool found = options.region.empty();
     if (options.json) {
       Json regions = Json::array();
       for (const CompiledRegion& r : compiled.regions)
         if (options.region.empty() || r.region.name == options.region) regions.push_back(region_json(r)), found = true;
       targets[t] = regions;
+      memory[t] = sizes.plan ? memory_json(*sizes.plan) : Json{{"unbound", sizes.unbound}};
       counts[t] = {{"launches", compiled.launches}, {"kernels", compiled.kernels}};
       if (first)
         report["regions"] = regions, report["refusals"] = refusals_json(compiled.refusals),
@@ -108,6 +130,10 @@ Result<int> explain(const Options& given) {
       }
       first = false;
     }
+    if (wants("summary") || wants("schedule"))
+      fmt::print("memory on {}: {}\n", t,
+                 sizes.plan ? memory_text(*sizes.plan)
+                            : fmt::format("depends on {}: --bind NAME=VALUE", fmt::join(sizes.unbound, ", ")));
     if (options.stage == "summary") {
       each([&](const CompiledRegion& r) {
         fmt::print("{}\n{}", region_line(r), schedule_text(r.chosen.scheduled.schedule));
@@ -146,6 +172,7 @@ Result<int> explain(const Options& given) {
   if (options.json) {
     report["targets"] = targets;
     report["counts"] = counts;
+    report["memory"] = memory;
     fmt::print("{}\n", report.dump());
   }
   return right;

@@ -1,14 +1,18 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <string_view>
 #include <system_error>
 
+#include "mir/support/interrupt.h"
 #include "runtime/file_io.h"
 #include "tools/aicf/command.h"
+#include "tools/aicf/progress.h"
 
 namespace {
 
@@ -30,22 +34,29 @@ void add_choices(CLI::App* app, Options& o) {
   app->add_option("--cache", o.cache, "AICF's own caches")->check(CLI::IsMember({"on", "off"}));
 }
 
+void add_memory(CLI::App* app, Options& o) {
+  app->add_option("--max-memory", o.max_memory, "bytes a run may take on a device (512M, 2G)")
+      ->transform(CLI::AsSizeValue(false));
+}
+
 void add_values(CLI::App* app, Options& o) {
   app->add_option("--inputs", o.inputs, ".npz, .npy or ONNX .pb file, several allowed; without it values are made")
       ->expected(1)
       ->take_all();
   app->add_option("--seed", o.seed, "seed of made values");
-  app->add_option("--max-memory", o.max_memory, "bytes a run may take on a device")->transform(CLI::AsSizeValue(false));
+  add_memory(app, o);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  aicf::end_cleanly_on_signals();
   CLI::App app{"AICF derives streaming kernels from tensor graphs, for Vulkan and CUDA"};
   app.require_subcommand(1);
   Options o;
   app.fallthrough();
   app.add_flag("--json", o.json, "one JSON document on stdout");
+  app.add_flag("--quiet", o.quiet, "no progress and no remarks on stderr");
 
   auto* devices = app.add_subcommand("devices", "what can run here and what can be compiled for");
 
@@ -87,6 +98,7 @@ int main(int argc, char** argv) {
           {"all", "summary", "semantic", "canonical", "region", "stream", "schedule", "kernel", "source", "binary"}));
   explain->add_option("--region", o.region, "only this region");
   explain->add_flag("--dot", o.dot, "Graphviz instead of text (semantic, canonical, stream)");
+  add_memory(explain, o);
   add_choices(explain, o);
 
   auto* bench = app.add_subcommand("bench", "medians on devices");
@@ -113,6 +125,9 @@ int main(int argc, char** argv) {
   }
 
   if (o.cache == "off") setenv("AICF_CACHE", "off", 1);
+  const char* terminal = std::getenv("TERM");
+  if (!o.json && !o.quiet && isatty(STDERR_FILENO) && terminal && std::string_view(terminal) != "dumb")
+    aicf::command::show_progress();
   auto run_command = [&]() -> aicf::Result<int> {
     return devices->parsed()   ? aicf::command::devices(o)
            : compile->parsed() ? aicf::command::compile(o)
@@ -135,6 +150,7 @@ int main(int argc, char** argv) {
   } catch (const std::system_error& e) {
     status = aicf::run_failure(fmt::format("the output cannot be written: {}", e.code().message()));
   }
+  const aicf::NoInterrupt ending;
   if (status) return *status;
   const aicf::Diagnostic& d = status.error();
   const int code = d.kind == aicf::ErrorKind::unsupported ? aicf::command::not_supported

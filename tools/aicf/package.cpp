@@ -4,6 +4,7 @@
 #include <charconv>
 #include <fstream>
 
+#include "tools/aicf/progress.h"
 #include "tools/aicf/report.h"
 
 namespace aicf::command {
@@ -114,6 +115,9 @@ Result<int> run_package(const Options& given) {
   AICF_RETURN_IF_ERROR(bind_inputs(*programs[0], tensors, inputs, symbols));
 
   std::size_t taken = 0;
+  auto phase = std::make_unique<Phase>(fmt::format("run on {}", id));
+  AICF_TRY([[maybe_unused]] const MemoryPlan memory,
+           plan_memory(*programs[0], symbols, arena_alignment(**device), options.max_memory));
   auto executor = Executor::create(**device, *programs[0]);
   while (!executor && executor.error().kind == ErrorKind::refused && taken + 1 < programs.size()) {
     fmt::print(stderr, "aicf: {}; taking the kernels of {}\n", executor.error().text(), programs[taken + 1]->target);
@@ -123,6 +127,7 @@ Result<int> run_package(const Options& given) {
   RunOptions run;
   run.max_memory = options.max_memory;
   AICF_TRY(RunResult result, (*executor)->run(inputs, symbols, run));
+  phase.reset();
   if (!options.outputs.empty()) AICF_RETURN_IF_ERROR(write_outputs(options.outputs, result.outputs));
   if (options.json) {
     fmt::print("{}\n", Json{{"device", id},
@@ -133,8 +138,8 @@ Result<int> run_package(const Options& given) {
                            .dump());
   } else {
     print_outputs(result.outputs);
-    fmt::print("{}: kernels of {}, {} launches, {:.2f} ms\n", id, programs[taken]->target, result.launches.size(),
-               result.milliseconds);
+    fmt::print("{} ({}): kernels of {}, {} launches, {:.2f} ms\nmemory: {}\n", id, (*device)->info().name,
+               programs[taken]->target, result.launches.size(), result.milliseconds, memory_text(result.memory));
   }
   return right;
 }

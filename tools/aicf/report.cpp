@@ -107,11 +107,53 @@ Json refusals_json(const std::vector<Refusal>& refusals) {
 }
 
 Json memory_json(const MemoryPlan& m) {
-  return {{"weights", m.weights},
-          {"inputs_outputs", m.inputs_outputs},
-          {"arena", m.arena},
-          {"live_peak", m.live_peak},
-          {"sum_of_tensors", m.sum_of_tensors}};
+  Json j{{"weights", m.weights},     {"inputs_outputs", m.inputs_outputs}, {"arena", m.arena},
+         {"workspace", m.workspace}, {"live_peak", m.live_peak},           {"sum_of_tensors", m.sum_of_tensors},
+         {"total", m.total()}};
+  j["arena_over_live"] = m.live_peak ? static_cast<double>(m.arena) / static_cast<double>(m.live_peak) : 1.0;
+  return j;
+}
+
+std::string memory_text(const MemoryPlan& m) {
+  return fmt::format(
+      "weights {}, inputs and outputs {}, arena {} (workspace {}; live at once {}, all intermediates {})",
+      bytes_text(m.weights), bytes_text(m.inputs_outputs), bytes_text(m.arena), bytes_text(m.workspace),
+      bytes_text(m.live_peak), bytes_text(m.sum_of_tensors));
+}
+
+namespace {
+
+std::string first_of(const std::vector<std::string>& names) {
+  constexpr std::size_t most = 6;
+  if (names.size() <= most) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + most, ", "), names.size() - most);
+}
+
+}  // namespace
+
+std::vector<std::string> notes(const Place& place, const CompiledModel& compiled, const LoadedModel& loaded) {
+  std::vector<std::string> out;
+  if (place.reference) return out;
+  out.push_back(
+      fmt::format("{} is {}, scheduled as {}", place.id, place.device->info().name, place.target.model.title));
+  std::map<std::string, int> by_law;
+  for (const Refusal& r : compiled.refusals) {
+    ++by_law[r.law];
+    if (r.law == "cost") out.push_back(fmt::format("not fused: {}: {}", first_of(r.nodes), r.reason));
+  }
+  by_law.erase("cost");
+  std::string laws;
+  int refused = 0;
+  for (const auto& [law, count] : by_law)
+    laws += fmt::format("{}{} {}", laws.empty() ? "" : ", ", law, count), refused += count;
+  if (refused > 0)
+    out.push_back(fmt::format("{} wider fusion{} refused ({}): aicf explain --stage region names the operations",
+                              refused, refused == 1 ? "" : "s", laws));
+  std::vector<std::string> doubles;
+  for (const NodeId id : loaded.model.graph.topological_order())
+    if (loaded.model.graph.node(id).type == DType::f64) doubles.push_back(loaded.model.graph.node(id).name);
+  if (!doubles.empty()) out.push_back("computed in f32 in place of f64: " + first_of(doubles));
+  return out;
 }
 
 void print_outputs(const NamedTensors& outputs) {

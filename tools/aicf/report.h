@@ -18,7 +18,12 @@ Json refusals_json(const std::vector<Refusal>& refusals);
 std::string cost_text(const PredictedCost& cost);
 /// "what was decided and why" of one schedule.
 std::string schedule_text(const Schedule& schedule);
+/// Sizes of one run, and how close the arena is to what lives at once.
 Json memory_json(const MemoryPlan& memory);
+std::string memory_text(const MemoryPlan& memory);
+/// What a user of the results must know: what was not fused and why, what is computed in another type than the model's,
+/// where a device is not the one that the schedules are made for.
+std::vector<std::string> notes(const Place& place, const CompiledModel& compiled, const LoadedModel& loaded);
 /// The first values of each output, on stdout.
 void print_outputs(const NamedTensors& outputs);
 /// Launch records with bytes per tensor where the driver counts them.

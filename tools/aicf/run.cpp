@@ -24,19 +24,19 @@ Result<int> run(const Options& given) {
            {"ms", outcome.run.milliseconds},
            {"launches", outcome.run.launches.size()},
            {"memory", memory_json(outcome.run.memory)},
+           {"notes", notes(place, outcome.compiled, loaded)},
            {"kernels", launches_json(outcome.compiled, outcome.run)}};
     fmt::print("{}\n", j.dump());
     return right;
   }
-  fmt::print(stderr, "{}\n", loaded.inputs_from);
+  if (!options.quiet) fmt::print(stderr, "{}\n", loaded.inputs_from);
   print_outputs(outcome.outputs);
   if (!place.reference) {
-    const MemoryPlan& m = outcome.run.memory;
     fmt::print("{} ({}): {} launches, {:.2f} ms; compiled in {:.2f} s, loaded in {:.2f} s\n", place.id,
                place.target.model.title, outcome.run.launches.size(), outcome.run.milliseconds, outcome.compile_seconds,
                outcome.load_seconds);
-    fmt::print("memory: weights {}, inputs and outputs {}, arena {} (all intermediates {})\n", bytes_text(m.weights),
-               bytes_text(m.inputs_outputs), bytes_text(m.arena), bytes_text(m.sum_of_tensors));
+    fmt::print("memory: {}\n", memory_text(outcome.run.memory));
+    for (const std::string& note : notes(place, outcome.compiled, loaded)) fmt::print("{}\n", note);
   }
   return right;
 }
@@ -53,7 +53,7 @@ Result<int> compile(const Options& options) {
       return std::move(place.target);
     }());
     AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, options.fusion == "on"));
-    AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, target, compile));
+    AICF_TRY(CompiledModel compiled, compile_for(target, loaded, compile));
     for (const auto& [output, node] : loaded.model.output_of)
       for (BufferPlan& b : compiled.program.buffers)
         if (b.name == node && b.kind == BufferPlan::Kind::output) b.name = output;

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "mir/graph/oracle.h"
+#include "tools/aicf/progress.h"
 #include "tools/aicf/report.h"
 #include "tools/aicf/repro.h"
 
@@ -108,6 +109,7 @@ Result<int> verify(const Options& given) {
     if (!options.json)
       fmt::print("  first region that differs: {} ({}): {}\n", divergence->region, fmt::join(divergence->nodes, ", "),
                  shown);
+    const Phase phase("look for the smallest model that differs");
     AICF_TRY(const Repro repro, smallest(place, loaded, options, *divergence));
     AICF_RETURN_IF_ERROR(write_repro(options.repro, repro));
     if (!options.json)
@@ -136,7 +138,10 @@ Result<int> verify(const Options& given) {
     AICF_TRY(Place place, open_place(id));
     AICF_TRY(Outcome outcome, run_at(place, loaded, options, options.fusion == "on"));
     say(fmt::format("{} against {}", id, options.expect.empty() ? "reference" : options.expect),
-        compare(outcome.outputs, reference), devices, {{"device", id}});
+        compare(outcome.outputs, reference), devices,
+        {{"device", id}, {"notes", notes(place, outcome.compiled, loaded)}});
+    if (!options.json)
+      for (const std::string& note : notes(place, outcome.compiled, loaded)) fmt::print("  {}\n", note);
     if (!compare(outcome.outputs, results.front().second).within(options.absolute, options.relative)) {
       // The difference is the result; that it cannot be narrowed down (no memory, no disk) is only said.
       if (auto explained = explain_difference(place, devices.back()); !explained)

@@ -1,5 +1,4 @@
-// Real exporters' files against expected values from float64 runs of the frameworks, and broken files against the
-// messages they deserve.
+// Real exporters' files against expected values from float64 runs of the frameworks.
 
 #include <gmock/gmock.h>
 
@@ -90,53 +89,6 @@ TEST(CorpusForm, MasksByIndexBecomeIndexExpressions) {
   EXPECT_THAT(text, ::testing::HasSubstr("where(i2 < i3, -inf, 0.0)"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("constant")));
 }
-
-struct Broken {
-  std::string file, names;
-  std::vector<int> exits;
-};
-void PrintTo(const Broken& b, std::ostream* out) {
-  *out << b.file;
-}
-
-std::vector<Broken> broken_files() {
-  std::vector<Broken> result;
-  const nlohmann::json index = read_json(folder + "malformed/index.json");
-  for (const auto& f : index["files"]) {
-    result.push_back({f["file"], f["diagnostic_names"], f["exit"].get<std::vector<int>>()});
-  }
-  return result;
-}
-
-class Malformed : public ::testing::TestWithParam<Broken> {};
-
-TEST_P(Malformed, IsRefusedWithANamedDiagnostic) {
-  const Broken& b = GetParam();
-  const auto model = load_model(folder + "malformed/" + b.file);
-  const int status = model                                          ? 0
-                     : model.error().kind == ErrorKind::bad_input   ? 2
-                     : model.error().kind == ErrorKind::unsupported ? 3
-                                                                    : 1;
-  EXPECT_THAT(b.exits, ::testing::Contains(status)) << (model ? "accepted" : model.error().text());
-  if (model) return;
-  const std::string text = model.error().text();
-  EXPECT_THAT(text, ::testing::HasSubstr(b.file));
-  EXPECT_LT(text.size(), 1000u);
-  for (const unsigned char ch : text) EXPECT_TRUE(ch >= 0x20) << "control character in the message";
-  // What is to be named starts with the node ("the_add, …"), the tensor ("tensor w, …") or the like.
-  const std::string first = b.names.substr(0, b.names.find_first_of(", "));
-  if (first.starts_with("the_")) {
-    EXPECT_THAT(text, ::testing::HasSubstr(first));
-  } else if (first == "tensor") {
-    EXPECT_THAT(text, ::testing::HasSubstr("tensor 'w'"));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Files, Malformed, ::testing::ValuesIn(broken_files()), [](const auto& info) {
-  std::string name = info.param.file.substr(0, info.param.file.find('.'));
-  for (char& ch : name) ch = std::isalnum(static_cast<unsigned char>(ch)) != 0 ? ch : '_';
-  return name;
-});
 
 }  // namespace
 }  // namespace aicf

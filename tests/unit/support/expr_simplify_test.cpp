@@ -107,6 +107,17 @@ TEST(Simplify, Logic) {
   EXPECT_EQ(simplified(Expr::select(less(b, 8), a, b)), "a");
 }
 
+TEST(Simplify, SharedSubexpressionsAreReadOnce) {
+  // v -> v * v + v: as a polynomial its degree doubles with each step, as a tree its size does.
+  const auto steps = [](int count) {
+    Expr e = Expr::symbol("n");
+    for (int k = 0; k < count; ++k) e = e * e + e;
+    return e;
+  };
+  EXPECT_EQ(evaluate_int(simplify(steps(5)), {{"n", 1}}), 3263442);  // 1, 2, 6, 42, 1806, 3263442
+  EXPECT_EQ(evaluate_int(simplify(steps(60)), {{"n", 0}}), 0);
+}
+
 TEST(Simplify, FloatsKeepTheirMeaning) {
   const Expr x = Expr::value("x", DType::f32), zero = Expr::constant(DType::f32, 0);
   EXPECT_EQ(simplified(x * zero), "x * 0.0");

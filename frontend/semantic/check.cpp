@@ -27,7 +27,7 @@ std::size_t utf8_length(std::string_view text) {
 }
 
 std::string domain_name(std::string_view domain) {
-  return domain.empty() ? "ai.onnx" : std::string(domain);
+  return domain.empty() ? "ai.onnx" : printable(domain, 60);
 }
 
 Result<void> check_attributes(const SemanticNode& node, const OpRow& row) {

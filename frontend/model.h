@@ -66,6 +66,13 @@ struct ShapeConstraint {
   std::string place;  ///< the node that needs it
 };
 
+/// A Boolean input that must be false in every run: what it would ask for otherwise AICF does not do.
+struct InputConstraint {
+  std::string input;
+  std::string meaning;  ///< "training mode"
+  std::string place;    ///< the node that reads it
+};
+
 /// A compiled-for-nothing-yet model.
 struct Model {
   std::string name;  ///< file stem
@@ -75,6 +82,7 @@ struct Model {
   std::vector<std::string> folded;  ///< names of semantic nodes that vanished into shapes, constants or index maps
   std::map<std::string, std::string> output_of;  ///< model output name → canonical node name
   std::vector<ShapeConstraint> constraints;      ///< checked by bind_symbols
+  std::vector<InputConstraint> must_be_false;    ///< checked by bind_symbols; a package cannot hold such a model
 };
 
 struct ImportOptions {
@@ -100,7 +108,8 @@ std::string to_dot(const SemanticGraph& graph);
 /// frontend/canonicalise: decomposition into primitives, shape inference and shape arithmetic folded symbolically.
 Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options = {});
 
-/// Symbol values from the shapes of given inputs; bad_input when a fixed dim or a repeated symbol disagrees (names both).
+/// Symbol values from the shapes of given inputs; bad_input when a fixed dim or a repeated symbol disagrees (names both),
+/// unsupported when an input asks for what AICF does not do.
 Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, const NamedTensors& inputs);
 
 }  // namespace aicf

@@ -173,7 +173,9 @@ Result<void> attention(Lowering& op) {
   if (mode < 0 || mode > 3) return op.bad(fmt::format("qk_matmul_output_mode is {}, 0 to 3 wanted", mode));
   parts.expose = [&op, &parts, mode](const ValuePtr& scores, int stage) -> Result<void> {
     if (!op.wants(3) || mode != stage) return {};
-    AICF_TRY(ValuePtr y, op.converted(scores, parts.q.tensor->type, op.name({}, 3)));
+    const DType out = parts.q.tensor->type;
+    AICF_TRY(ValuePtr y, op.map({op.name({}, 3), out, scores->shape, {scores}},
+                                [&](const Index& i) { return cast_to(op.at(scores, i), out); }));
     op.result(3, std::move(y));
     return {};
   };

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "frontend/semantic/check.h"
 
@@ -18,13 +19,17 @@ Expr Lowering::element(const Value& value, const Index& index) const {
     AICF_CHECK(coordinate.has_value(), "folding at a symbolic coordinate of '" + value.name + "'");
     const std::int64_t extent = *constant_of(value.shape[d]);
     // The side of a select that is not taken may lie outside.
-    if (*coordinate < 0 || *coordinate >= extent) return Expr::constant(value.type, 0);
+    if (*coordinate < 0 || *coordinate >= extent) return Expr::constant(value.held, 0);
     flat = flat * extent + *coordinate;
   }
   return (*value.elements)[static_cast<std::size_t>(flat)];
 }
 
 Expr Lowering::at(const ValuePtr& value, const Index& index) {
+  return cast_to(held_at(value, index), value->type);
+}
+
+Expr Lowering::held_at(const ValuePtr& value, const Index& index) {
   AICF_CHECK(index.size() == value->shape.size(), "rank of an index differs from '" + value->name + "'");
   if (value->uniform) return value->uniform;
   if (folding_) return element(*value, index);
@@ -35,21 +40,26 @@ Expr Lowering::at(const ValuePtr& value, const Index& index) {
   }
   Index simple;
   for (const Expr& e : index) simple.push_back(simplify(e));
-  return Expr::load(state_.tensor_of(*value), std::move(simple), value->type);
+  return Expr::load(state_.tensor_of(*value), std::move(simple), value->held);
 }
 
-Expr Lowering::at_broadcast(const ValuePtr& value, const Shape& shape, const Index& index) {
+Index Lowering::broadcast_index(const ValuePtr& value, const Shape& shape, const Index& index) const {
   Index own;
   const std::size_t skip = shape.size() - value->shape.size();
   for (std::size_t d = 0; d < value->shape.size(); ++d) {
     const bool stretched = value->shape[d].is_constant(1) && !shape[skip + d].is_constant(1);
     own.push_back(stretched ? Expr(0) : index[skip + d]);
   }
-  return at(value, own);
+  return own;
 }
 
-Expr Lowering::wide_at(const ValuePtr& value, const Index& index) {
-  return cast_to(at(value, index), wide(value->type));
+Expr Lowering::at_broadcast(const ValuePtr& value, const Shape& shape, const Index& index) {
+  return at(value, broadcast_index(value, shape, index));
+}
+
+Expr Lowering::joined_at(const Values& values, const ValuePtr& value, const Index& index) {
+  const bool alike = std::ranges::all_of(values, [&](const ValuePtr& v) { return v->held == value->held; });
+  return alike ? held_at(value, index) : at(value, index);
 }
 
 Result<void> Lowering::check_size(const Spec& spec) const {
@@ -142,7 +152,7 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
         if (op == ReduceOp::none) {
           e = body(i, {});
         } else {
-          e = neutral(op, spec.type);
+          e = neutral(op, wide(spec.type));
           for (std::int64_t r = 0; r < inner; ++r) e = combine(op, e, body(i, coordinates(r, *extents)));
         }
         elements.push_back(simplify(e));
@@ -152,6 +162,7 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
         }
       }
       folding_ = false;
+      value->held = elements.empty() ? spec.type : elements[0].type();
       const bool equal = std::ranges::all_of(elements, [&](const Expr& e) { return e == elements[0]; });
       if (count > 0 && equal)
         value->uniform = elements[0];
@@ -163,7 +174,6 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
 
   Node node;
   node.name = state_.graph.unique_name(identifier(spec.name));
-  node.type = spec.type;
   node.origin = {node_.name};
   node.reduce = op;
   Index i, r;
@@ -190,7 +200,8 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
     node.reduce = ReduceOp::none;
     node.reduce_axes.clear();
   }
-  AICF_CHECK(node.body.type() == spec.type, fmt::format("{}: body of type {} for a tensor of {}", place_of(node_),
+  node.type = value->held = node.body.type();
+  AICF_CHECK(node.type == spec.type || node.type == wide(spec.type), fmt::format("{}: body of type {} for a tensor of {}", place_of(node_),
                                                         aicf::name(node.body.type()), aicf::name(spec.type)));
   if (node.reduce == ReduceOp::none && loads_of(node.body).empty()) {
     const Expr tidied = simplify(tidy(simplify(node.body)));
@@ -214,25 +225,43 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
   return value;
 }
 
-Result<ValuePtr> Lowering::accumulate(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body) {
-  const DType narrow = spec.type;
-  if (wide(narrow) == narrow) return reduce(std::move(spec), over, op, body);
-  const std::string final_name = spec.name;
-  spec.name += "_f32";
-  spec.type = wide(narrow);
-  AICF_TRY(const ValuePtr sum, reduce(std::move(spec), over, op, body));
-  return converted(sum, narrow, final_name);
+Result<ValuePtr> Lowering::move(std::string name, const ValuePtr& x, Shape shape, const Source& source, Values also) {
+  also.push_back(x);
+  return map({std::move(name), x->type, std::move(shape), std::move(also)},
+             [&](const Index& i) { return held_at(x, source(i)); });
+}
+
+/// Whether f16 or bf16 would make a finite constant infinite, or a single one 0. Converters of models write such Casts of
+/// f32 mask constants and epsilons; the model means the number.
+bool Lowering::leaves_range(const Value& value, DType type) const {
+  if (wide(type) == type || !is_float(value.type)) return false;
+  const auto overflows = [&](double x) { return std::isfinite(x) && !std::isfinite(round_to(type, x)); };
+  if (value.uniform) {
+    if (!value.uniform.is_constant()) return false;
+    const double x = value.uniform.number();
+    return overflows(x) || (x != 0 && round_to(type, x) == 0);
+  }
+  if (value.elements) {
+    return std::ranges::any_of(*value.elements, [&](const Expr& e) { return e.is_constant() && overflows(e.number()); });
+  }
+  if (value.constant < 0) return false;
+  const Tensor& tensor = state_.constants[static_cast<std::size_t>(value.constant)];
+  for (std::int64_t k = 0; k < tensor.size(); ++k) {
+    if (overflows(tensor.at(k))) return true;
+  }
+  return false;
 }
 
 Result<ValuePtr> Lowering::converted(const ValuePtr& value, DType type, const std::string& name) {
   if (value->type == type) return value;
-  return map({name, type, value->shape, {value}}, [&](const Index& i) { return Expr::cast(at(value, i), type); });
+  const DType held = leaves_range(*value, type) ? wide(type) : type;
+  return map({name, type, value->shape, {value}}, [&](const Index& i) { return Expr::cast(at(value, i), held); });
 }
 
 ValuePtr Lowering::scalar(const Expr& e, Shape shape) {
   auto value = std::make_shared<Value>();
   value->name = name("scalar");
-  value->type = e.type();
+  value->type = value->held = e.type();
   value->shape = std::move(shape);
   value->uniform = e;
   value->origin = {node_.name};

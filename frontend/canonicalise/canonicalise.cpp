@@ -85,7 +85,7 @@ Result<void> add_inputs(Canonicaliser& state, const SemanticGraph& graph) {
                                      input.shape.size(), max_rank));
     auto value = std::make_shared<Value>();
     value->name = input.name;
-    value->type = input.type;
+    value->type = value->held = input.type;
     std::vector<Axis> axes;
     for (std::size_t d = 0; d < input.shape.size(); ++d) {
       value->shape.push_back(simplify(input.shape[d]));
@@ -98,19 +98,20 @@ Result<void> add_inputs(Canonicaliser& state, const SemanticGraph& graph) {
   return {};
 }
 
-/// The canonical node of an output: its own, or a copy where that is an input or a constant.
+/// The canonical node of an output: its own; a copy where that is an input or a constant, or is held in another type.
 NodeId output_node(Canonicaliser& state, Value& value, const std::string& output) {
   const std::string& tensor = state.tensor_of(value);
   const Node& made = state.graph.node(tensor);
-  if (made.kind == NodeKind::compute) return made.id;
+  if (made.kind == NodeKind::compute && value.held == value.type) return made.id;
   Node copy;
-  copy.name = state.graph.unique_name(identifier(output) + (identifier(output) == tensor ? "_copy" : ""));
-  copy.type = made.type;
+  copy.name = state.graph.unique_name(identifier(output) + (identifier(output) == tensor ? "_out" : ""));
+  copy.type = value.type;
   copy.axes = made.axes;
   copy.origin = value.origin;
   std::vector<Expr> index;
   for (const Axis& axis : copy.axes) index.push_back(Expr::axis(axis.name));
-  copy.body = Expr::load(tensor, std::move(index), made.type);
+  const Expr element = Expr::load(tensor, std::move(index), made.type);
+  copy.body = value.held == value.type ? element : Expr::cast(element, value.type);
   return state.graph.add(std::move(copy));
 }
 
@@ -174,6 +175,7 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
   model.graph = std::move(state.graph);
   model.constants = std::move(state.constants);
   model.constraints = std::move(state.constraints);
+  model.must_be_false = std::move(state.must_be_false);
   return model;
 }
 
@@ -273,6 +275,12 @@ Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, con
           fmt::format("{} is {} and {} is {}, which must agree; if one is 1 to be broadcast, fix it with a binding",
                       to_string(c.left), left, to_string(c.right), right),
           c.place);
+    }
+  }
+  for (const InputConstraint& c : model.must_be_false) {
+    if (inputs.at(c.input).int_at(0) != 0) {
+      return unsupported(fmt::format("input {} is true: {}; AICF runs inference only", in_quotes(c.input), c.meaning),
+                         c.place);
     }
   }
   return bindings;

@@ -37,14 +37,14 @@ Result<void> matmul(Lowering& op) {
     }
     return index;
   };
-  AICF_TRY(ValuePtr y, op.accumulate({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum,
+  AICF_TRY(ValuePtr y, op.reduce({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum,
                                      [&](const Index& i, const Index& r) {
                                        Index left = batch_index(batch_a, i), right = batch_index(batch_b, i);
                                        if (!row) left.push_back(i[batch.size()]);
                                        left.push_back(r[0]);
                                        right.push_back(r[0]);
                                        if (!column) right.push_back(i.back());
-                                       return op.wide_at(a, left) * op.wide_at(b, right);
+                                       return op.at(a, left) * op.at(b, right);
                                      }));
   op.result(0, std::move(y));
   return {};
@@ -65,11 +65,11 @@ Result<void> gemm(Lowering& op) {
   const bool plain = alpha == 1 && !has_c;
   const DType type = wide(a->type);
   const auto product = [&](const Index& i, const Index& r) {
-    return op.wide_at(a, ta ? Index{r[0], i[0]} : Index{i[0], r[0]}) *
-           op.wide_at(b, tb ? Index{i[1], r[0]} : Index{r[0], i[1]});
+    return op.at(a, ta ? Index{r[0], i[0]} : Index{i[0], r[0]}) *
+           op.at(b, tb ? Index{i[1], r[0]} : Index{r[0], i[1]});
   };
   if (plain) {
-    AICF_TRY(ValuePtr y, op.accumulate({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum, product));
+    AICF_TRY(ValuePtr y, op.reduce({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum, product));
     op.result(0, std::move(y));
     return {};
   }
@@ -88,7 +88,7 @@ Result<void> gemm(Lowering& op) {
       Expr c = cast_to(op.at_broadcast(op.in(2), shape, i), type);
       e = e + (beta == 1 ? c : number(type, beta) * c);
     }
-    return cast_to(e, a->type);
+    return e;
   });
 }
 
@@ -241,15 +241,15 @@ Result<void> einsum(Lowering& op) {
           index.push_back(stretched ? Expr(0) : coordinates.at(c));
         }
       }
-      const Expr e = op.wide_at(operands[k], index);
+      const Expr e = op.at(operands[k], index);
       product = product ? product * e : e;
     }
     return product;
   };
   if (over.empty()) {
-    return op.result_map(type, shape, operands, [&](const Index& i) { return cast_to(body(i, {}), type); });
+    return op.result_map(type, shape, operands, [&](const Index& i) { return body(i, {}); });
   }
-  AICF_TRY(ValuePtr y, op.accumulate({op.name(), type, shape, operands}, over, ReduceOp::sum, body));
+  AICF_TRY(ValuePtr y, op.reduce({op.name(), type, shape, operands}, over, ReduceOp::sum, body));
   op.result(0, std::move(y));
   return {};
 }

@@ -86,17 +86,15 @@ Result<void> microsoft_attention(Lowering& op) {
   }
   const DType type = wide(x->type);
   const Shape shape{x->shape[0], x->shape[1], weight->shape[1]};
-  AICF_TRY(ValuePtr packed, op.reduce({op.name("qkv_product"), type, shape, {x, weight}}, {depth}, ReduceOp::sum,
+  AICF_TRY(ValuePtr packed, op.reduce({op.name(op.has(2) ? "qkv_product" : "qkv"), x->type, shape, {x, weight}}, {depth}, ReduceOp::sum,
                                       [&](const Index& i, const Index& r) {
-                                        return op.wide_at(x, {i[0], i[1], r[0]}) * op.wide_at(weight, {r[0], i[2]});
+                                        return op.at(x, {i[0], i[1], r[0]}) * op.at(weight, {r[0], i[2]});
                                       }));
   if (op.has(2)) {
     AICF_TRY([[maybe_unused]] const Shape joined, op.broadcast(shape, op.in(2)->shape));
     AICF_TRY(packed, op.map({op.name("qkv"), x->type, shape, {packed, op.in(2)}}, [&](const Index& i) {
-      return cast_to(op.at(packed, i) + cast_to(op.at_broadcast(op.in(2), shape, i), type), x->type);
+      return op.at(packed, i) + cast_to(op.at_broadcast(op.in(2), shape, i), type);
     }));
-  } else {
-    AICF_TRY(packed, op.converted(packed, x->type, op.name("qkv")));
   }
   const auto part = [&](int k, std::int64_t offset) {
     return Heads{packed, true, shape[0], Expr(heads), shape[1], Expr(sizes[k] / heads), Expr(offset)};
@@ -196,18 +194,17 @@ Result<void> fused_matmul(Lowering& op) {
   };
   const double alpha = op.real("alpha", 1);
   const DType type = wide(a->type);
-  AICF_TRY(ValuePtr y, op.reduce({alpha == 1 && type == a->type ? op.name() : op.name("product"), type, shape, {a, b}},
+  AICF_TRY(ValuePtr y, op.reduce({alpha == 1 ? op.name() : op.name("product"), a->type, shape, {a, b}},
                                  {depth}, ReduceOp::sum, [&](const Index& i, const Index& r) {
-                                   return op.wide_at(a, index(batch_a, i, i[batch], r[0], ta)) *
-                                          op.wide_at(b, index(batch_b, i, r[0], i[batch + 1], tb));
+                                   return op.at(a, index(batch_a, i, i[batch], r[0], ta)) *
+                                          op.at(b, index(batch_b, i, r[0], i[batch + 1], tb));
                                  }));
   if (alpha == 1) {
-    AICF_TRY(y, op.converted(y, a->type, op.name()));
     op.result(0, std::move(y));
     return {};
   }
   return op.result_map(a->type, shape, {y},
-                       [&](const Index& i) { return cast_to(op.at(y, i) * number(type, alpha), a->type); });
+                       [&](const Index& i) { return op.at(y, i) * number(type, alpha); });
 }
 
 }  // namespace aicf::ops

@@ -131,11 +131,11 @@ Result<void> convolution(Lowering& op) {
     Index tap{i[1]};
     tap.insert(tap.end(), r.begin(), r.end());
     const Expr value = windowed(w, x, {i[0], first + r[0]}, tail(i, 2), tail(r, 1), Expr::constant(type, 0),
-                                [&](const Index& at) { return op.wide_at(x, at); });
-    return value * op.wide_at(weight, tap);
+                                [&](const Index& at) { return op.at(x, at); });
+    return value * op.at(weight, tap);
   };
   if (!has_bias) {
-    AICF_TRY(ValuePtr y, op.accumulate({op.name(), x->type, shape, {x, weight}}, over, ReduceOp::sum, product));
+    AICF_TRY(ValuePtr y, op.reduce({op.name(), x->type, shape, {x, weight}}, over, ReduceOp::sum, product));
     op.result(0, std::move(y));
     return {};
   }
@@ -145,7 +145,7 @@ Result<void> convolution(Lowering& op) {
            op.agree(op.in(2)->shape[0], weight->shape[0], "bias and output channels"));
   AICF_TRY(const ValuePtr y, op.reduce({op.name("product"), type, shape, {x, weight}}, over, ReduceOp::sum, product));
   return op.result_map(x->type, shape, {y, op.in(2)},
-                       [&](const Index& i) { return cast_to(op.at(y, i) + op.wide_at(op.in(2), {i[1]}), x->type); });
+                       [&](const Index& i) { return op.at(y, i) + op.at(op.in(2), {i[1]}); });
 }
 
 Result<void> pooling(Lowering& op) {
@@ -158,13 +158,13 @@ Result<void> pooling(Lowering& op) {
   AICF_TRY(const Windows w, windows_of(op, x, kernel));
   Shape shape{x->shape[0], x->shape[1]};
   shape.insert(shape.end(), w.places.begin(), w.places.end());
-  const DType type = max ? x->type : wide(x->type);
+  const DType type = wide(x->type);
   const Expr outside = max ? neutral(ReduceOp::max, type) : Expr::constant(type, 0);
   const std::string part = max ? op.name() : op.name("sum");
-  AICF_TRY(ValuePtr y, op.reduce({part, type, shape, {x}}, w.kernel, max ? ReduceOp::max : ReduceOp::sum,
+  AICF_TRY(ValuePtr y, op.reduce({part, x->type, shape, {x}}, w.kernel, max ? ReduceOp::max : ReduceOp::sum,
                                  [&](const Index& i, const Index& r) {
                                    return windowed(w, x, {i[0], i[1]}, tail(i, 2), r, outside,
-                                                   [&](const Index& at) { return cast_to(op.at(x, at), type); });
+                                                   [&](const Index& at) { return op.at(x, at); });
                                  }));
   if (max) {
     op.result(0, std::move(y));
@@ -185,7 +185,7 @@ Result<void> pooling(Lowering& op) {
       const Expr high = Expr::binary(Op::min, ceildiv(x->shape[d + 2] - first, step), w.kernel[d]);
       count = count * (high - low);
     }
-    return cast_to(op.at(y, i) / cast_to(op.simplify(count), type), x->type);
+    return op.at(y, i) / cast_to(op.simplify(count), type);
   });
 }
 
@@ -197,19 +197,19 @@ Result<void> global_pooling(Lowering& op) {
   Shape shape{x->shape[0], x->shape[1]};
   shape.resize(x->shape.size(), Expr(1));
   const Shape over(x->shape.begin() + 2, x->shape.end());
-  const DType type = max ? x->type : wide(x->type);
-  AICF_TRY(ValuePtr y, op.reduce({max ? op.name() : op.name("sum"), type, shape, {x}}, over,
+  const DType type = wide(x->type);
+  AICF_TRY(ValuePtr y, op.reduce({max ? op.name() : op.name("sum"), x->type, shape, {x}}, over,
                                  max ? ReduceOp::max : ReduceOp::sum, [&](const Index& i, const Index& r) {
                                    Index index{i[0], i[1]};
                                    index.insert(index.end(), r.begin(), r.end());
-                                   return cast_to(op.at(x, index), type);
+                                   return op.at(x, index);
                                  }));
   if (max) {
     op.result(0, std::move(y));
     return {};
   }
   return op.result_map(x->type, shape, {y},
-                       [&](const Index& i) { return cast_to(op.at(y, i) / cast_to(op.product(over), type), x->type); });
+                       [&](const Index& i) { return op.at(y, i) / cast_to(op.product(over), type); });
 }
 
 }  // namespace aicf::ops

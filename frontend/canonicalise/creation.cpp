@@ -83,7 +83,7 @@ Result<void> range(Lowering& op) {
     AICF_TRY(const std::vector<Expr> elements, op.known(k));
     if (elements.size() != 1)
       return op.bad(fmt::format("input {} has {} elements, a scalar wanted", k, elements.size()));
-    bounds.push_back(op.simplify(elements[0]));
+    bounds.push_back(op.simplify(cast_to(elements[0], type)));
   }
   if (bounds[2].is_constant(0)) return op.bad("delta 0");
   Expr extent;
@@ -125,7 +125,7 @@ Result<void> shape(Lowering& op) {
   const std::int64_t start = bound("start", 0), end = std::max(bound("end", rank), start);
   auto value = std::make_shared<Value>();
   value->name = op.name();
-  value->type = DType::i64;
+  value->type = value->held = DType::i64;
   value->shape = {Expr(end - start)};
   value->origin = {op.node().name};
   value->elements.emplace(dims.begin() + start, dims.begin() + end);

@@ -46,8 +46,8 @@ Expr exp_mean(const Expr& x) {
 using UnaryBody = Expr (*)(const Lowering& op, const Expr& x);
 struct UnaryRule {
   UnaryBody body;
-  /// `numbers` takes integers too; `composite` has several roundings in a narrow type and is computed in f32.
-  enum Kind { numbers, floats, composite, test } kind = numbers;
+  /// `numbers` takes integers too.
+  enum Kind { numbers, floats, test } kind = numbers;
 };
 
 Expr alpha_of(const Lowering& op, const Expr& x, double absent) {
@@ -72,23 +72,23 @@ const std::map<std::string_view, UnaryRule>& unary_rules() {
       {"Sign", {[](const Lowering&, const Expr& x) { return unary_of(Op::sign, x); }}},
       {"Relu", {[](const Lowering&, const Expr& x) { return binary_of(Op::max, x, like(x, 0)); }}},
       {"IsNaN", {[](const Lowering&, const Expr& x) { return unary_of(Op::isnan, x); }, UnaryRule::test}},
-      {"Sigmoid", {[](const Lowering&, const Expr& x) { return sigmoid_of(x); }, UnaryRule::composite}},
+      {"Sigmoid", {[](const Lowering&, const Expr& x) { return sigmoid_of(x); }, UnaryRule::floats}},
       {"Tan",
        {[](const Lowering&, const Expr& x) { return unary_of(Op::sin, x) / unary_of(Op::cos, x); },
-        UnaryRule::composite}},
-      {"Sinh", {[](const Lowering&, const Expr& x) { return exp_difference(x); }, UnaryRule::composite}},
-      {"Cosh", {[](const Lowering&, const Expr& x) { return exp_mean(x); }, UnaryRule::composite}},
-      {"Softplus", {[](const Lowering&, const Expr& x) { return softplus_of(x); }, UnaryRule::composite}},
+        UnaryRule::floats}},
+      {"Sinh", {[](const Lowering&, const Expr& x) { return exp_difference(x); }, UnaryRule::floats}},
+      {"Cosh", {[](const Lowering&, const Expr& x) { return exp_mean(x); }, UnaryRule::floats}},
+      {"Softplus", {[](const Lowering&, const Expr& x) { return softplus_of(x); }, UnaryRule::floats}},
       {"Softsign",
-       {[](const Lowering&, const Expr& x) { return x / (like(x, 1) + unary_of(Op::abs, x)); }, UnaryRule::composite}},
+       {[](const Lowering&, const Expr& x) { return x / (like(x, 1) + unary_of(Op::abs, x)); }, UnaryRule::floats}},
       {"Mish",
-       {[](const Lowering&, const Expr& x) { return x * unary_of(Op::tanh, softplus_of(x)); }, UnaryRule::composite}},
+       {[](const Lowering&, const Expr& x) { return x * unary_of(Op::tanh, softplus_of(x)); }, UnaryRule::floats}},
       {"Swish",
        {[](const Lowering& op, const Expr& x) { return x * sigmoid_of(alpha_of(op, x, 1) * x); },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
       {"QuickGelu",
        {[](const Lowering& op, const Expr& x) { return x * sigmoid_of(alpha_of(op, x, 1.702) * x); },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
       {"LeakyRelu", {[](const Lowering& op, const Expr& x) {
          return Expr::select(less(x, like(x, 0)), alpha_of(op, x, 0.01) * x, x);
        }}},
@@ -100,13 +100,13 @@ const std::map<std::string_view, UnaryRule>& unary_rules() {
           const Expr below = alpha_of(op, x, 1) * (unary_of(Op::exp, x) - like(x, 1));
           return Expr::select(less(x, like(x, 0)), below, x);
         },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
       {"Celu",
        {[](const Lowering& op, const Expr& x) {
           const Expr alpha = alpha_of(op, x, 1);
           return Expr::select(less(x, like(x, 0)), alpha * (unary_of(Op::exp, x / alpha) - like(x, 1)), x);
         },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
       {"Selu",
        {[](const Lowering& op, const Expr& x) {
           const Expr alpha = alpha_of(op, x, 1.67326319217681884765625);
@@ -114,19 +114,19 @@ const std::map<std::string_view, UnaryRule>& unary_rules() {
           const Expr below = alpha * unary_of(Op::exp, x) - alpha;
           return gamma * Expr::select(less(like(x, 0), x), x, below);
         },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
       {"HardSigmoid",
        {[](const Lowering& op, const Expr& x) {
           const Expr line = alpha_of(op, x, 0.2) * x + like(x, op.real("beta", 0.5));
           return binary_of(Op::max, like(x, 0), binary_of(Op::min, like(x, 1), line));
         },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
       {"HardSwish",
        {[](const Lowering&, const Expr& x) {
           const Expr line = x / like(x, 6) + like(x, 0.5);
           return x * binary_of(Op::max, like(x, 0), binary_of(Op::min, like(x, 1), line));
         },
-        UnaryRule::composite}},
+        UnaryRule::floats}},
   };
   return rules;
 }
@@ -161,10 +161,7 @@ Result<void> unary(Lowering& op) {
   const ValuePtr x = op.in(0);
   AICF_RETURN_IF_ERROR(rule.kind == UnaryRule::numbers ? op.want_number(0) : op.want_float(0));
   const DType type = rule.kind == UnaryRule::test ? DType::boolean : x->type;
-  return op.result_map(type, x->shape, {x}, [&](const Index& i) {
-    if (rule.kind != UnaryRule::composite) return rule.body(op, op.at(x, i));
-    return cast_to(rule.body(op, op.wide_at(x, i)), type);
-  });
+  return op.result_map(type, x->shape, {x}, [&](const Index& i) { return rule.body(op, op.at(x, i)); });
 }
 
 Result<void> gelu(Lowering& op) {
@@ -178,9 +175,8 @@ Result<void> gelu(Lowering& op) {
   Values operands{x};
   if (op.has(1)) operands.push_back(op.in(1));  // BiasGelu, FastGelu
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), x->type, operands, [&](const Scalars& s) {
-             Expr sum = cast_to(s[0], wide(x->type));
-             if (s.size() > 1) sum = sum + cast_to(s[1], wide(x->type));
-             return cast_to(gelu_of(sum, approximate == "tanh"), x->type);
+             const Expr sum = s.size() > 1 ? s[0] + cast_to(s[1], x->type) : s[0];
+             return gelu_of(sum, approximate == "tanh");
            }));
   op.result(0, std::move(y));
   return {};
@@ -308,7 +304,7 @@ Result<void> clip(Lowering& op) {
   Expr low, high;
   for (int k = 1; k <= 2; ++k) {
     const Attribute* a = op.attribute(k == 1 ? "min" : "max");
-    if (a) (k == 1 ? low : high) = number(type, a->f);
+    if (a) (k == 1 ? low : high) = number(wide(type), a->f);
     if (!op.has(k)) continue;
     AICF_RETURN_IF_ERROR(op.want_same_type(0, k));
     if (!op.in(k)->shape.empty() && !(op.in(k)->rank() == 1 && op.in(k)->shape[0].is_constant(1))) {

@@ -75,10 +75,10 @@ Result<ValuePtr> sliced(Lowering& op, const ValuePtr& x, const std::vector<Slice
     whole = whole && ranges[d].step == 1 && ranges[d].start.is_constant(0) && op.same(ranges[d].extent, x->shape[d]);
   }
   if (whole) return x;
-  return op.map({name, x->type, shape, {x}}, [&](const Index& i) {
+  return op.move(name, x, shape, [&](const Index& i) {
     Index index;
     for (std::size_t d = 0; d < ranges.size(); ++d) index.push_back(ranges[d].start + Expr(ranges[d].step) * i[d]);
-    return op.at(x, index);
+    return index;
   });
 }
 
@@ -207,7 +207,7 @@ Result<void> concat(Lowering& op) {
     const auto part = [&](std::size_t k) {
       Index index = i;
       if (k > 0) index[axis] = i[axis] - ends[k - 1];
-      return op.at(operands[k], index);
+      return op.joined_at(operands, operands[k], index);
     };
     // A chain for few parts, which later levels read as segments; halves for many, so that nothing nests deep.
     const auto of = [&](const auto& self, std::size_t begin, std::size_t end) -> Expr {
@@ -262,13 +262,14 @@ Result<void> gather(Lowering& op) {
   Shape shape(x->shape.begin(), x->shape.begin() + axis);
   shape.insert(shape.end(), indices->shape.begin(), indices->shape.end());
   shape.insert(shape.end(), x->shape.begin() + axis + 1, x->shape.end());
-  return op.result_map(x->type, shape, {x, indices}, [&](const Index& i) {
+  const auto source = [&](const Index& i) {
     const Index place(i.begin() + axis, i.begin() + axis + indices->rank());
     Index index(i.begin(), i.begin() + axis);
     index.push_back(wrapped(op, facts, op.at(indices, place), x->shape[axis]));
     index.insert(index.end(), i.begin() + axis + indices->rank(), i.end());
-    return op.at(x, index);
-  });
+    return index;
+  };
+  return op.result_move(x, shape, source, {indices});
 }
 
 Result<void> gather_nd(Lowering& op) {
@@ -288,7 +289,7 @@ Result<void> gather_nd(Lowering& op) {
   const std::size_t lead = indices->shape.size() - 1;
   Shape shape(indices->shape.begin(), indices->shape.end() - 1);
   shape.insert(shape.end(), x->shape.begin() + batch + *depth, x->shape.end());
-  return op.result_map(x->type, shape, {x, indices}, [&](const Index& i) {
+  const auto source = [&](const Index& i) {
     Index index(i.begin(), i.begin() + batch);
     for (std::int64_t k = 0; k < *depth; ++k) {
       Index place(i.begin(), i.begin() + lead);
@@ -296,8 +297,9 @@ Result<void> gather_nd(Lowering& op) {
       index.push_back(wrapped(op, facts, op.at(indices, place), x->shape[batch + k]));
     }
     index.insert(index.end(), i.begin() + lead, i.end());
-    return op.at(x, index);
-  });
+    return index;
+  };
+  return op.result_move(x, shape, source, {indices});
 }
 
 Result<void> gather_elements(Lowering& op) {
@@ -307,11 +309,12 @@ Result<void> gather_elements(Lowering& op) {
     return op.bad(fmt::format("inputs 0 and 1 have ranks {} and {}", x->rank(), indices->rank()));
   }
   AICF_TRY(const IndexFacts facts, index_facts(op, 1, x->shape[axis]));
-  return op.result_map(x->type, indices->shape, {x, indices}, [&](const Index& i) {
+  const auto source = [&](const Index& i) {
     Index index = i;
     index[axis] = wrapped(op, facts, op.at(indices, i), x->shape[axis]);
-    return op.at(x, index);
-  });
+    return index;
+  };
+  return op.result_move(x, indices->shape, source, {indices});
 }
 
 Result<void> tile(Lowering& op) {
@@ -331,12 +334,12 @@ Result<void> tile(Lowering& op) {
     op.result(0, x);
     return {};
   }
-  return op.result_map(x->type, shape, {x}, [&](const Index& i) {
+  return op.result_move(x, shape, [&](const Index& i) {
     Index index;
     for (int d = 0; d < x->rank(); ++d) {
       index.push_back(x->shape[d].is_constant(1) ? Expr(0) : repeats[d].is_constant(1) ? i[d] : mod(i[d], x->shape[d]));
     }
-    return op.at(x, index);
+    return index;
   });
 }
 
@@ -361,7 +364,7 @@ Result<void> pad(Lowering& op) {
   }
   if (pads.size() != 2 * axes.size()) return op.bad(fmt::format("{} pads for {} axes", pads.size(), axes.size()));
   Values operands{x};
-  Expr fill = Expr::constant(x->type, op.real("value", 0));
+  const Expr fill = Expr::constant(wide(x->type), op.real("value", 0));
   if (op.has(2)) {
     AICF_RETURN_IF_ERROR(op.want_same_type(0, 2));
     operands.push_back(op.in(2));
@@ -408,7 +411,7 @@ Result<void> trilu(Lowering& op) {
     const Expr row = i[x->rank() - 2], column = i[x->rank() - 1];
     const Expr k = op.has(1) ? cast_to(op.at(op.in(1), Index(op.in(1)->shape.size(), Expr(0))), DType::i64) : Expr(0);
     const Expr kept = upper ? less_equal(row + k, column) : less_equal(column, row + k);
-    return Expr::select(kept, op.at(x, i), Expr::constant(x->type, 0));
+    return Expr::select(kept, op.at(x, i), Expr::constant(wide(x->type), 0));
   }));
   op.result(0, std::move(y));
   return {};

@@ -153,6 +153,12 @@ Result<void> Lowering::result_map(DType type, Shape shape, Values operands, cons
   return {};
 }
 
+Result<void> Lowering::result_move(const ValuePtr& x, Shape shape, const Source& source, Values also) {
+  AICF_TRY(ValuePtr value, move(name(), x, std::move(shape), source, std::move(also)));
+  result(0, std::move(value));
+  return {};
+}
+
 Result<ValuePtr> elementwise(Lowering& op, std::string name, DType type, const Values& operands,
                              const std::function<Expr(const std::vector<Expr>&)>& body) {
   AICF_TRY(const Shape shape, op.broadcast(operands));

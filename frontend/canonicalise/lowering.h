@@ -10,6 +10,12 @@
 //   elements   few known scalars (shapes and what is computed from them), symbolic where the sizes are; this is how
 //              shape arithmetic folds;
 //   tensor     a canonical node that bodies load from, made on demand for the others.
+//
+// f16 and bf16 are types of the model, not of its arithmetic. What an operation of such a type computes counts as f32: it
+// is held in f32, and rounded only where the model has a Cast and where it leaves as an output. A tensor that is held in
+// f16 or bf16 (an input, a constant, the result of a Cast) holds exactly what it means. Bodies never see a narrow type:
+// at() widens.
+//
 // Values that stem from coordinates are `indexed`: even when their elements are known, users take the formula.
 
 #include <functional>
@@ -27,7 +33,8 @@ using Shape = std::vector<Expr>;
 using Index = std::vector<Expr>;
 
 struct Value {
-  DType type = DType::f32;
+  DType type = DType::f32;  ///< what the model says
+  DType held = DType::f32;  ///< of the elements below: `type`, or f32 for what a narrow operation computed
   Shape shape;
   std::string name;    ///< what the model calls it; a tensor made on demand gets this name
   std::string tensor;  ///< canonical node; empty until made
@@ -59,6 +66,7 @@ struct Canonicaliser {
   std::vector<Tensor> constants;
   std::map<std::string, ValuePtr> values;  ///< by the model's tensor name
   std::vector<ShapeConstraint> constraints;
+  std::vector<InputConstraint> must_be_false;
   Ranges ranges;                                       ///< of the model's symbols
   std::string axis_prefix = "i", reduce_prefix = "r";  ///< no symbol is named like an axis
   std::int64_t fold_steps = 0;                         ///< elements folded so far
@@ -126,29 +134,35 @@ class Lowering {
   Expr product(std::span<const Expr> dims) const;
 
   // ---- bodies ----------------------------------------------------------------------------------------------------
-  /// Element of `value` at `index` (one expression per dim).
+  /// Element of `value` at `index` (one expression per dim), of type wide(value->type).
   Expr at(const ValuePtr& value, const Index& index);
   /// Element under numpy broadcasting of `value` to a result of `shape` at `index`.
   Expr at_broadcast(const ValuePtr& value, const Shape& shape, const Index& index);
-  /// at(), widened: f16 and bf16 are cast to f32.
-  Expr wide_at(const ValuePtr& value, const Index& index);
+  /// Where that element is in `value`.
+  Index broadcast_index(const ValuePtr& value, const Shape& shape, const Index& index) const;
+  /// Element as it is held, for operators that only move elements.
+  Expr held_at(const ValuePtr& value, const Index& index);
+  /// Element among those of `values`: as all are held, if they are held alike, else widened.
+  Expr joined_at(const Values& values, const ValuePtr& value, const Index& index);
 
   using Body = std::function<Expr(const Index& i)>;
   using ReduceBody = std::function<Expr(const Index& i, const Index& r)>;
   struct Spec {
     std::string name;  ///< of the tensor; see name()
-    DType type;
+    DType type;  ///< the model's; the body is of this type, or of wide(type)
     Shape shape;
     Values operands;       ///< everything the body loads from
     bool indexed = false;  ///< the body makes values from coordinates
   };
   /// A new value whose element at i is body(i). Folds when every operand is known and the result is small.
   Result<ValuePtr> map(Spec spec, const Body& body);
+  /// `body` is of wide(spec.type).
   Result<ValuePtr> reduce(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body);
-  /// Sum of products and the like: f16 and bf16 results are accumulated in f32 and cast in a node of their own.
-  /// `body` gives values of wide(spec.type).
-  Result<ValuePtr> accumulate(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body);
-  /// `value` as `type`; itself when it has it.
+  /// `x` addressed differently: element i of the result is element source(i) of x, held as x is. `also` is what `source`
+  /// reads.
+  using Source = std::function<Index(const Index& i)>;
+  Result<ValuePtr> move(std::string name, const ValuePtr& x, Shape shape, const Source& source, Values also = {});
+  /// `value` as `type`, rounded; itself when it has it. A constant whose range `type` does not have is not rounded.
   Result<ValuePtr> converted(const ValuePtr& value, DType type, const std::string& name);
   ValuePtr scalar(const Expr& e, Shape shape = {});
 
@@ -158,9 +172,11 @@ class Lowering {
   void result(int output, ValuePtr value);
   /// map() and result() in one.
   Result<void> result_map(DType type, Shape shape, Values operands, const Body& body);
+  Result<void> result_move(const ValuePtr& x, Shape shape, const Source& source, Values also = {});
 
  private:
   Result<void> check_size(const Spec& spec) const;
+  bool leaves_range(const Value& value, DType type) const;
   Expr element(const Value& value, const Index& index) const;
 
   Canonicaliser& state_;
@@ -174,6 +190,7 @@ class Lowering {
 DType wide(DType type);
 /// A float constant of `type`.
 Expr number(DType type, double value);
+/// `e` as an operand among values of `type`: of type wide(type).
 Expr cast_to(const Expr& e, DType type);
 /// "[batch, 4, 64]".
 std::string to_string(const Shape& shape);

@@ -67,13 +67,13 @@ Result<void> normalise(Lowering& op, const ValuePtr& x, const NormalisationRule&
   const DType type = wide(x->type);
   ValuePtr mean, centred = x;
   if (rule.centre) {
-    AICF_TRY(mean, mean_of(op, rows, type, "mean", {x}, [&](const Index& i) { return op.wide_at(x, i); }));
+    AICF_TRY(mean, mean_of(op, rows, type, "mean", {x}, [&](const Index& i) { return op.at(x, i); }));
     AICF_TRY(centred, op.map({op.name("centred"), type, x->shape, {x, mean}},
-                             [&](const Index& i) { return op.wide_at(x, i) - op.at(mean, rows.row(i)); }));
+                             [&](const Index& i) { return op.at(x, i) - op.at(mean, rows.row(i)); }));
   }
   AICF_TRY(const ValuePtr variance,
            mean_of(op, rows, type, rule.centre ? "variance" : "mean_square", {centred}, [&](const Index& i) {
-             const Expr e = op.wide_at(centred, i);
+             const Expr e = op.at(centred, i);
              return e * e;
            }));
   AICF_TRY(const ValuePtr deviation, op.map({op.name("deviation"), type, rows.rows, {variance}}, [&](const Index& i) {
@@ -81,7 +81,7 @@ Result<void> normalise(Lowering& op, const ValuePtr& x, const NormalisationRule&
   }));
   AICF_TRY(const ValuePtr normalised,
            op.map({op.name("normalised"), type, x->shape, {centred, deviation}},
-                  [&](const Index& i) { return op.wide_at(centred, i) / op.at(deviation, rows.row(i)); }));
+                  [&](const Index& i) { return op.at(centred, i) / op.at(deviation, rows.row(i)); }));
   Values operands{normalised, op.in(rule.scale)};
   if (has_bias) operands.push_back(op.in(rule.bias));
   const DType out = op.in(rule.scale)->type;
@@ -192,7 +192,7 @@ Result<void> batch_normalisation(Lowering& op) {
   return op.result_map(x->type, x->shape, operands, [&](const Index& i) {
     const auto channel = [&](int k) { return cast_to(op.at(op.in(k), {i[1]}), type); };
     const Expr deviation = Expr::unary(Op::sqrt, channel(4) + number(type, op.real("epsilon", 1e-5)));
-    return cast_to((op.wide_at(x, i) - channel(3)) / deviation * channel(1) + channel(2), x->type);
+    return (op.at(x, i) - channel(3)) / deviation * channel(1) + channel(2);
   });
 }
 
@@ -235,9 +235,9 @@ Result<void> channel_groups(Lowering& op, std::int64_t groups, bool per_group_sc
                   [&](const Index& i) { return op.at(sum, i) / cast_to(op.product(over), type); });
   };
   AICF_TRY(const ValuePtr mean,
-           mean_over("mean", {x}, [&](const Index& i, const Index& r) { return op.wide_at(x, place(i, r)); }));
+           mean_over("mean", {x}, [&](const Index& i, const Index& r) { return op.at(x, place(i, r)); }));
   AICF_TRY(const ValuePtr centred, op.map({op.name("centred"), type, x->shape, {x, mean}},
-                                          [&](const Index& i) { return op.wide_at(x, i) - op.at(mean, group(i)); }));
+                                          [&](const Index& i) { return op.at(x, i) - op.at(mean, group(i)); }));
   AICF_TRY(const ValuePtr variance, mean_over("variance", {centred}, [&](const Index& i, const Index& r) {
              const Expr e = op.at(centred, place(i, r));
              return e * e;
@@ -246,9 +246,8 @@ Result<void> channel_groups(Lowering& op, std::int64_t groups, bool per_group_sc
   return op.result_map(x->type, x->shape, {centred, variance, op.in(1), op.in(2)}, [&](const Index& i) {
     const Expr deviation = Expr::unary(Op::sqrt, op.at(variance, group(i)) + number(type, epsilon));
     const Index scale{per_group_scale ? floordiv(i[1], Expr(width)) : i[1]};
-    return cast_to(
-        op.at(centred, i) / deviation * cast_to(op.at(op.in(1), scale), type) + cast_to(op.at(op.in(2), scale), type),
-        x->type);
+    return op.at(centred, i) / deviation * cast_to(op.at(op.in(1), scale), type) +
+           cast_to(op.at(op.in(2), scale), type);
   });
 }
 

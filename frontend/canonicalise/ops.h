@@ -84,6 +84,9 @@ Result<void> microsoft_attention(Lowering& op);
 Result<void> multi_head_attention(Lowering& op);
 Result<void> fused_matmul(Lowering& op);
 
+// quantisation.cpp
+Result<void> dequantise_linear(Lowering& op);
+
 // attention.cpp, rotary.cpp
 Result<void> attention(Lowering& op);
 Result<void> rotary_embedding(Lowering& op);

@@ -65,9 +65,9 @@ Result<ExpSums> exp_sums(Lowering& op, const ValuePtr& x, std::vector<int> axes)
   const ReducedDims& dims = parts.dims;
   const DType type = wide(x->type);
   AICF_TRY(parts.max, op.reduce({op.name("max"), type, dims.kept, {x}}, dims.over, ReduceOp::max,
-                                [&](const Index& i, const Index& r) { return op.wide_at(x, dims.full(i, r, false)); }));
+                                [&](const Index& i, const Index& r) { return op.at(x, dims.full(i, r, false)); }));
   AICF_TRY(parts.exp, op.map({op.name("exp"), type, x->shape, {x, parts.max}}, [&](const Index& i) {
-    return Expr::unary(Op::exp, op.wide_at(x, i) - op.at(parts.max, dims.reduced(i)));
+    return Expr::unary(Op::exp, op.at(x, i) - op.at(parts.max, dims.reduced(i)));
   }));
   AICF_TRY(parts.sum,
            op.reduce({op.name("sum"), type, dims.kept, {parts.exp}}, dims.over, ReduceOp::sum,
@@ -93,7 +93,7 @@ Result<void> log_sum_exp(Lowering& op, const ValuePtr& x, std::vector<int> axes,
     const Expr max = op.at(parts.max, own);
     // An infinite maximum is the answer (∞ − ∞ would make it NaN).
     const Expr sum = Expr::unary(Op::log, op.at(parts.sum, own)) + max;
-    return cast_to(Expr::select(Expr::unary(Op::isinf, max), max, sum), x->type);
+    return Expr::select(Expr::unary(Op::isinf, max), max, sum);
   }));
   op.result(0, std::move(y));
   return {};
@@ -121,17 +121,16 @@ Result<void> reduction(Lowering& op) {
   if (kind == "ReduceLogSumExp" && !axes.empty()) return log_sum_exp(op, x, axes, shape, keepdims);
 
   const ReduceOp reduce = axes.empty() ? ReduceOp::none : reduce_op(kind, x->type);
-  const DType type = extremum ? x->type : wide(x->type);
+  const DType type = wide(x->type);
   const bool finish = kind == "ReduceMean" || kind == "ReduceL2" || kind == "ReduceLogSum" || kind == "ReduceLogSumExp";
-  const bool plain = !finish && type == x->type;
-  const std::string part = plain ? op.name() : op.name(kind == "ReduceProd" ? "product" : "sum");
-  AICF_TRY(ValuePtr y, op.reduce({part, type, shape, {x}}, dims.over, reduce, [&](const Index& i, const Index& r) {
-    const Expr e = cast_to(op.at(x, dims.full(i, r, keepdims)), type);
+  const std::string part = finish ? op.name("sum") : op.name();
+  AICF_TRY(ValuePtr y, op.reduce({part, x->type, shape, {x}}, dims.over, reduce, [&](const Index& i, const Index& r) {
+    const Expr e = op.at(x, dims.full(i, r, keepdims));
     if (kind == "ReduceL1") return Expr::unary(Op::abs, e);
     if (kind == "ReduceLogSumExp") return Expr::unary(Op::exp, e);
     return squares(kind) ? e * e : e;
   }));
-  if (plain) {
+  if (!finish) {
     op.result(0, std::move(y));
     return {};
   }
@@ -140,7 +139,7 @@ Result<void> reduction(Lowering& op) {
     if (kind == "ReduceMean") e = e / cast_to(op.product(dims.over), type);
     if (kind == "ReduceL2") e = cast_to(Expr::unary(Op::sqrt, is_float(type) ? e : Expr::cast(e, DType::f64)), type);
     if (kind == "ReduceLogSum" || kind == "ReduceLogSumExp") e = Expr::unary(Op::log, e);
-    return cast_to(e, x->type);
+    return e;
   });
 }
 
@@ -161,9 +160,9 @@ Result<void> softmax(Lowering& op) {
   const bool logarithm = op.op() == "LogSoftmax";
   return op.result_map(x->type, x->shape, {x, parts.max, parts.exp, parts.sum}, [&](const Index& i) {
     const Expr sum = op.at(parts.sum, parts.dims.reduced(i));
-    if (!logarithm) return cast_to(op.at(parts.exp, i) / sum, x->type);
-    const Expr shifted = op.wide_at(x, i) - op.at(parts.max, parts.dims.reduced(i));
-    return cast_to(shifted - Expr::unary(Op::log, sum), x->type);
+    if (!logarithm) return op.at(parts.exp, i) / sum;
+    const Expr shifted = op.at(x, i) - op.at(parts.max, parts.dims.reduced(i));
+    return shifted - Expr::unary(Op::log, sum);
   });
 }
 
@@ -198,13 +197,13 @@ Result<void> cumulative_sum(Lowering& op) {
   if (axes.size() != 1) return op.bad("axis must be one number");
   AICF_TRY(const int axis, op.axis(axes[0], x->rank()));
   const bool reverse = op.integer("reverse", 0) != 0, exclusive = op.integer("exclusive", 0) != 0;
-  AICF_TRY(ValuePtr y, op.accumulate({op.name(), x->type, x->shape, {x}}, {x->shape[axis]}, ReduceOp::sum,
+  AICF_TRY(ValuePtr y, op.reduce({op.name(), x->type, x->shape, {x}}, {x->shape[axis]}, ReduceOp::sum,
                                      [&](const Index& i, const Index& r) {
                                        Index index = i;
                                        index[axis] = r[0];
                                        const Expr first = reverse ? i[axis] : r[0], second = reverse ? r[0] : i[axis];
                                        const Expr in = exclusive ? less(first, second) : less_equal(first, second);
-                                       const Expr e = op.wide_at(x, index);
+                                       const Expr e = op.at(x, index);
                                        return Expr::select(in, e, Expr::constant(e.type(), 0));
                                      }));
   op.result(0, std::move(y));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "frontend/canonicalise/ops.h"
+#include "frontend/semantic/check.h"
 
 namespace aicf::ops {
 namespace {
@@ -81,8 +82,8 @@ Result<void> reshaped(Lowering& op, const ValuePtr& x, Shape shape) {
     return {};
   }
   const std::vector<Group> groups = groups_of(op, x->shape, shape);
-  return op.result_map(x->type, shape, {x},
-                       [&](const Index& i) { return op.at(x, reshaped_index(op, x->shape, shape, groups, i)); });
+  return op.result_move(x, shape,
+                        [&](const Index& i) { return reshaped_index(op, x->shape, shape, groups, i); });
 }
 
 Result<std::vector<int>> given_axes(Lowering& op, int rank) {
@@ -169,11 +170,11 @@ Result<void> squeeze(Lowering& op) {
     op.result(0, x);
     return {};
   }
-  return op.result_map(x->type, shape, {x}, [&](const Index& i) {
+  return op.result_move(x, shape, [&](const Index& i) {
     Index index;
     std::size_t next = 0;
     for (int d = 0; d < x->rank(); ++d) index.push_back(std::ranges::binary_search(axes, d) ? Expr(0) : i[next++]);
-    return op.at(x, index);
+    return index;
   });
 }
 
@@ -189,12 +190,12 @@ Result<void> unsqueeze(Lowering& op) {
     op.result(0, x);
     return {};
   }
-  return op.result_map(x->type, shape, {x}, [&](const Index& i) {
+  return op.result_move(x, shape, [&](const Index& i) {
     Index index;
     for (int d = 0; d < rank; ++d) {
       if (!std::ranges::binary_search(axes, d)) index.push_back(i[d]);
     }
-    return op.at(x, index);
+    return index;
   });
 }
 
@@ -224,10 +225,10 @@ Result<void> transpose(Lowering& op) {
     op.result(0, x);
     return {};
   }
-  return op.result_map(x->type, shape, {x}, [&](const Index& i) {
+  return op.result_move(x, shape, [&](const Index& i) {
     Index index(perm.size());
     for (std::size_t d = 0; d < perm.size(); ++d) index[perm[d]] = i[d];
-    return op.at(x, index);
+    return index;
   });
 }
 
@@ -245,7 +246,7 @@ Result<void> expand(Lowering& op) {
     op.result(0, x);
     return {};
   }
-  return op.result_map(x->type, shape, {x}, [&](const Index& i) { return op.at_broadcast(x, shape, i); });
+  return op.result_move(x, shape, [&](const Index& i) { return op.broadcast_index(x, shape, i); });
 }
 
 Result<void> identity(Lowering& op) {
@@ -256,10 +257,15 @@ Result<void> identity(Lowering& op) {
 Result<void> dropout(Lowering& op) {
   if (op.has(2)) {
     const ValuePtr training = op.in(2);
-    if (!training->uniform || !constant_of(training->uniform)) {
-      return op.cannot("training_mode is decided at run time; AICF runs inference only");
+    const std::string& tensor = training->tensor;
+    AICF_RETURN_IF_ERROR(op.want_type(2, DType::boolean));
+    if (training->rank() == 0 && !tensor.empty() && op.state().graph.node(tensor).kind == NodeKind::input) {
+      op.state().must_be_false.push_back({tensor, "training mode", place_of(op.node())});
+    } else if (!training->uniform || !constant_of(training->uniform)) {
+      return op.cannot("training_mode is computed at run time; AICF runs inference only");
+    } else if (*constant_of(training->uniform) != 0) {
+      return op.cannot("training_mode is on; AICF runs inference only");
     }
-    if (*constant_of(training->uniform) != 0) return op.cannot("training_mode is on; AICF runs inference only");
   }
   op.result(0, op.in(0));
   // The mask of dropped elements: none is.

@@ -60,13 +60,13 @@ Result<void> rotary_embedding(Lowering& op) {
     const Expr n = flat ? i[1] : i[2];
     const Expr d = flat ? op.simplify(mod(i[2], size)) : i[3];  // within the head
     const auto element = [&](const Expr& at) {
-      if (!flat) return op.wide_at(x, {i[0], i[1], i[2], at});
-      return op.wide_at(x, {i[0], i[1], i[2] - d + at});
+      if (!flat) return op.at(x, {i[0], i[1], i[2], at});
+      return op.at(x, {i[0], i[1], i[2] - d + at});
     };
     const auto angle = [&](const ValuePtr& cache, const Expr& pair) {
-      if (!positions) return op.wide_at(cache, {i[0], n, pair});
+      if (!positions) return op.at(cache, {i[0], n, pair});
       const Expr id = cast_to(op.at(op.in(3), {i[0], n}), DType::i64);
-      return op.wide_at(cache, {id, pair});
+      return op.at(cache, {id, pair});
     };
     const Expr first = interleaved ? equal(mod(d, Expr(2)), Expr(0)) : less(d, Expr(half));
     const Expr pair = interleaved ? floordiv(d, Expr(2)) : mod(d, Expr(half));
@@ -76,8 +76,8 @@ Result<void> rotary_embedding(Lowering& op) {
     const Expr turned_near = angle(cosines, pair) * element(near) - angle(sines, pair) * element(far);
     const Expr turned_far = angle(sines, pair) * element(near) + angle(cosines, pair) * element(far);
     Expr e = Expr::select(first, turned_near, turned_far);
-    if (turned < *whole) e = Expr::select(less(d, Expr(turned)), e, op.wide_at(x, i));
-    return cast_to(e, x->type);
+    if (turned < *whole) e = Expr::select(less(d, Expr(turned)), e, op.at(x, i));
+    return e;
   });
 }
 

@@ -18,7 +18,7 @@ Expr number(DType type, double value) {
 }
 
 Expr cast_to(const Expr& e, DType type) {
-  return e.type() == type ? e : Expr::cast(e, type);
+  return e.type() == wide(type) ? e : Expr::cast(e, wide(type));
 }
 
 std::string to_string(const Shape& shape) {
@@ -109,7 +109,7 @@ Expr progression(const Canonicaliser& state, const Tensor& tensor) {
 ValuePtr Canonicaliser::from_tensor(const std::string& name, Tensor tensor) {
   auto value = std::make_shared<Value>();
   value->name = name;
-  value->type = tensor.type();
+  value->type = value->held = tensor.type();
   for (const std::int64_t dim : tensor.shape()) value->shape.emplace_back(dim);
   const std::int64_t size = tensor.size();
   const auto element = [&](std::int64_t k) {
@@ -141,7 +141,7 @@ const std::string& Canonicaliser::tensor_of(Value& value) {
   const bool all_constant =
       value.elements && std::ranges::all_of(*value.elements, [](const Expr& e) { return e.is_constant(); });
   if (value.constant < 0 && all_constant && !value.elements->empty()) {
-    Tensor tensor(value.type, *constant_shape(value.shape));
+    Tensor tensor(value.held, *constant_shape(value.shape));
     for (std::size_t k = 0; k < value.elements->size(); ++k) {
       tensor.set(static_cast<std::int64_t>(k), (*value.elements)[k].number());
     }
@@ -149,19 +149,19 @@ const std::string& Canonicaliser::tensor_of(Value& value) {
     constants.push_back(std::move(tensor));
   }
   if (value.constant >= 0) {
-    graph.add_constant(name, value.type, std::move(axes), value.constant);
+    graph.add_constant(name, value.held, std::move(axes), value.constant);
     value.tensor = name;
     return value.tensor;
   }
   Node node;
   node.name = name;
-  node.type = value.type;
+  node.type = value.held;
   node.axes = std::move(axes);
   node.origin = value.origin;
   if (value.uniform || value.formula) {
     node.body = value.uniform ? value.uniform : value.formula;
   } else if (value.elements->empty()) {
-    node.body = Expr::constant(value.type, 0);
+    node.body = Expr::constant(value.held, 0);
   } else {
     Expr flat(0);
     for (int d = 0; d < value.rank(); ++d) flat = flat * value.shape[d] + index[d];

@@ -12,7 +12,8 @@ namespace aicf {
 
 /// The meaning of a graph: float64 evaluation node by node, integers exact in 64 bits (narrower ones wrap). Floats
 /// round only at (f16 and bf16 count as f32 except at cast; f64 never rounds)
-///   * cast: to the target type itself, so a value beyond f16 becomes infinite there;
+///   * cast: to the target type itself, so a value beyond f16 becomes infinite there; a float that is cast to an integer
+///     is rounded to f32 first, so what is whole in f32 is not truncated to the number below;
 ///   * add and sub where an operand is ≤ −1e4, and select where the chosen value is;
 ///   * log of a value in [0, 1]: the value and its logarithm, so a probability below f32 gives −inf.
 /// (design.md, "Literal meaning".) Loads behind a select happen only where chosen. Division of an integer by 0 gives 0.

@@ -282,9 +282,9 @@ void cast_lanes(DType to, int n, const double* a, double* out) {
   each(n, a, out, [to](double x) { return round_to(to, x); });
 }
 
-void cast_lanes(DType to, int n, const double* a, std::int64_t* out) {
-  each(n, a, out, [to](double x) -> std::int64_t {
-    const double whole = round_to(to, x);
+void cast_lanes(const Instruction& i, int n, const double* a, std::int64_t* out) {
+  each(n, a, out, [&](double x) -> std::int64_t {
+    const double whole = round_to(i.type, i.rounding == Rounding::operand ? narrow(x) : x);
     return whole >= 0x1p63 ? std::numeric_limits<std::int64_t>::max() : static_cast<std::int64_t>(whole);
   });
 }

@@ -192,6 +192,7 @@ class Compiler {
       case Op::cast:
         i.step = Step::convert;
         i.from_real = is_real(args[0]);
+        if (!i.to_real && rounds(args[0].type())) i.rounding = Rounding::operand;
         i.a = emit(args[0], mask);
         return push(i, is_harmless);
       default:

@@ -62,7 +62,7 @@ enum class Step : std::uint8_t {
 };
 
 /// Where the oracle rounds (see oracle.h).
-enum class Rounding : std::uint8_t { none, sentinel, logarithm };
+enum class Rounding : std::uint8_t { none, sentinel, logarithm, operand };
 
 struct Instruction {
   Step step;
@@ -163,7 +163,7 @@ void real_lanes(const Instruction& i, int n, const double* a, const double* b, d
 void real_test_lanes(const Instruction& i, int n, const double* a, const double* b, std::int64_t* out);
 void integer_lanes(const Instruction& i, int n, const std::int64_t* a, const std::int64_t* b, std::int64_t* out);
 void cast_lanes(DType to, int n, const double* a, double* out);
-void cast_lanes(DType to, int n, const double* a, std::int64_t* out);
+void cast_lanes(const Instruction& i, int n, const double* a, std::int64_t* out);  ///< to i.type
 void cast_lanes(DType to, int n, const std::int64_t* a, double* out);
 void cast_lanes(DType to, int n, const std::int64_t* a, std::int64_t* out);
 void choose_lanes(const Instruction& i, int n, const std::int64_t* c, const double* a, const double* b, double* out);

@@ -250,7 +250,7 @@ Result<void> Evaluator::run(std::int64_t begin, int count) {
         break;
       case Step::convert:
         if (i.from_real) {
-          i.to_real ? cast_lanes(i.type, n, real(i.a), real(i.dst)) : cast_lanes(i.type, n, real(i.a), integer(i.dst));
+          i.to_real ? cast_lanes(i.type, n, real(i.a), real(i.dst)) : cast_lanes(i, n, real(i.a), integer(i.dst));
         } else if (i.to_real) {
           cast_lanes(i.type, n, integer(i.a), real(i.dst));
         } else {

@@ -155,7 +155,9 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     if (options.max_memory != 0 && bytes > options.max_memory)
       return unsupported(fmt::format("the inputs up to '{}' alone need {}, --max-memory allows {}", i.name,
                                      bytes_text(bytes), bytes_text(options.max_memory)));
-    out.inputs[i.name] = make_tensor(i.type, shape, bits);
+    const bool is_false =
+        std::ranges::count(out.model.must_be_false, i.name, &InputConstraint::input) > 0;
+    out.inputs[i.name] = is_false ? Tensor(i.type, shape) : make_tensor(i.type, shape, bits);
     made = true;
   }
   if (made) out.inputs_from = fmt::format("values from seed {}", options.seed);
@@ -181,7 +183,16 @@ Result<NamedTensors> run_reference(const LoadedModel& loaded) {
   AICF_TRY(NamedTensors values,
            evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols));
   NamedTensors out;
-  for (const auto& [output, node] : loaded.model.output_of) out[output] = values.at(node);
+  for (const auto& [output, node] : loaded.model.output_of) {
+    const Tensor& value = values.at(node);
+    Tensor rounded(loaded.model.graph.node(node).type, value.shape());
+    if (rounded.type() == value.type()) {
+      out[output] = value;
+      continue;
+    }
+    for (std::int64_t k = 0; k < value.size(); ++k) rounded.set(k, value.at(k));
+    out[output] = std::move(rounded);
+  }
   return out;
 }
 

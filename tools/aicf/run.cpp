@@ -43,6 +43,13 @@ Result<int> run(const Options& given) {
 
 Result<int> compile(const Options& options) {
   AICF_TRY(LoadedModel loaded, load(options, false));
+  if (!loaded.model.must_be_false.empty()) {
+    const InputConstraint& c = loaded.model.must_be_false.front();
+    return unsupported(
+        fmt::format("input '{}' decides on {} at run time, which a package does not check; make it a constant", c.input,
+                    c.meaning),
+        c.place);
+  }
   Package package;
   package.model_name = loaded.model.name;
   Json report = Json::array();

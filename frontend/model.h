@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mir/graph/graph.h"
+#include "mir/support/constraint.h"
 #include "mir/support/result.h"
 #include "runtime/tensor.h"
 
@@ -60,19 +61,6 @@ struct SemanticGraph {
   std::vector<SemanticInput> declared_outputs;
 };
 
-/// Two sizes that the model's operations need to be equal and that inference could not prove so ("batch" and "b").
-struct ShapeConstraint {
-  Expr left, right;
-  std::string place;  ///< the node that needs it
-};
-
-/// A Boolean input that must be false in every run: what it would ask for otherwise AICF does not do.
-struct InputConstraint {
-  std::string input;
-  std::string meaning;  ///< "training mode"
-  std::string place;    ///< the node that reads it
-};
-
 /// A compiled-for-nothing-yet model.
 struct Model {
   std::string name;  ///< file stem
@@ -82,7 +70,8 @@ struct Model {
   std::vector<std::string> folded;  ///< names of semantic nodes that vanished into shapes, constants or index maps
   std::map<std::string, std::string> output_of;  ///< model output name → canonical node name
   std::vector<ShapeConstraint> constraints;      ///< checked by bind_symbols
-  std::vector<InputConstraint> must_be_false;    ///< checked by bind_symbols; a package cannot hold such a model
+  std::vector<IndexConstraint> indices;          ///< …
+  std::vector<InputConstraint> must_be_false;    ///< …
 };
 
 struct ImportOptions {

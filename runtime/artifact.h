@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mir/support/constraint.h"
 #include "mir/support/dtype.h"
 #include "mir/support/expr.h"
 #include "mir/support/result.h"
@@ -79,7 +80,10 @@ struct Program {
   std::vector<Launch> launches;
   std::vector<BufferPlan> buffers;
   std::vector<Tensor> constants;
-  std::vector<std::string> symbols;  ///< Dimension symbols bound at run time from input shapes or --bind.
+  std::vector<std::string> symbols;          ///< Dimension symbols bound at run time from input shapes or --bind.
+  std::vector<ShapeConstraint> constraints;  ///< Checked before each run, and the inputs:
+  std::vector<IndexConstraint> indices;
+  std::vector<InputConstraint> must_be_false;
 };
 
 /// What is stored in a package file.

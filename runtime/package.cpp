@@ -24,7 +24,7 @@ using Json = nlohmann::json;
 using Bytes = std::span<const std::byte>;
 
 constexpr std::string_view magic = "AICFPKG1";
-constexpr int format_version = 1;
+constexpr int format_version = 2;
 constexpr std::size_t blob_alignment = 64;
 constexpr std::size_t smallest_file = 8 + 8 + 8;
 constexpr std::size_t smallest_reference = 1024;  ///< bytes of a constant below which it is embedded anyway
@@ -73,8 +73,21 @@ class Writer {
     for (const Launch& launch : program.launches) launches.push_back(describe(launch));
     for (const BufferPlan& buffer : program.buffers) buffers.push_back(describe(buffer));
     for (const Tensor& constant : program.constants) constants.push_back(describe(constant));
-    return {{"target", program.target}, {"driver", program.driver}, {"kernels", kernels},        {"launches", launches},
-            {"buffers", buffers},       {"constants", constants},   {"symbols", program.symbols}};
+    Json constraints = Json::array(), indices = Json::array(), must_be_false = Json::array();
+    for (const ShapeConstraint& c : program.constraints) {
+      constraints.push_back(
+          {{"left", text(c.left)}, {"right", text(c.right)}, {"place", c.place}, {"at_most", c.at_most}});
+    }
+    for (const IndexConstraint& c : program.indices) {
+      indices.push_back({{"input", c.input}, {"size", text(c.size)}, {"negative", c.negative}, {"place", c.place}});
+    }
+    for (const InputConstraint& c : program.must_be_false) {
+      must_be_false.push_back({{"input", c.input}, {"meaning", c.meaning}, {"place", c.place}});
+    }
+    return {{"target", program.target},      {"driver", program.driver},   {"kernels", kernels},
+            {"launches", launches},          {"buffers", buffers},         {"constants", constants},
+            {"symbols", program.symbols},    {"constraints", constraints}, {"indices", indices},
+            {"must_be_false", must_be_false}};
   }
 
   Json describe(const Tensor& constant) {
@@ -341,6 +354,18 @@ class Reader {
         index(b.first_use, program.launches.size(), "launch");
         index(b.last_use, program.launches.size(), "launch");
       }
+    }
+    for (const Json& entry : array(json, "constraints")) {
+      program.constraints.push_back({expression(string(entry, "left"), false),
+                                     expression(string(entry, "right"), false), string(entry, "place"),
+                                     boolean(entry, "at_most")});
+    }
+    for (const Json& entry : array(json, "indices")) {
+      program.indices.push_back({string(entry, "input"), expression(string(entry, "size"), false),
+                                 boolean(entry, "negative"), string(entry, "place")});
+    }
+    for (const Json& entry : array(json, "must_be_false")) {
+      program.must_be_false.push_back({string(entry, "input"), string(entry, "meaning"), string(entry, "place")});
     }
     return program;
   }

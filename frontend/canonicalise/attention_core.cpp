@@ -38,8 +38,7 @@ Result<ValuePtr> joined_cache(Lowering& op, const Heads& fresh, const ValuePtr& 
   return op.map(
       {name, fresh.tensor->type, {fresh.batch, fresh.heads, length, fresh.size}, operands}, [&](const Index& i) {
         if (!past) return op.held_at(fresh.tensor, fresh.index(i[0], i[1], i[2], i[3]));
-        const Expr added =
-            op.joined_at(operands, fresh.tensor, fresh.index(i[0], i[1], i[2] - past->shape[2], i[3]));
+        const Expr added = op.joined_at(operands, fresh.tensor, fresh.index(i[0], i[1], i[2] - past->shape[2], i[3]));
         return Expr::select(less(i[2], past->shape[2]), op.joined_at(operands, past, i), added);
       });
 }
@@ -65,8 +64,7 @@ Result<ValuePtr> attend(Lowering& op, const AttentionParts& parts) {
   AICF_TRY(ValuePtr scores, op.reduce({op.name("scores"), type, shape, {q.tensor, k.tensor}}, {q.size}, ReduceOp::sum,
                                       [&](const Index& i, const Index& r) {
                                         return op.at(q.tensor, q.index(i[0], i[1], i[2], r[0])) *
-                                               cast_to(op.at(k.tensor, k.index(i[0], kv_head(i[1]), i[3], r[0])),
-                                                       type);
+                                               cast_to(op.at(k.tensor, k.index(i[0], kv_head(i[1]), i[3], r[0])), type);
                                       }));
   if (!parts.scale.is_constant(1)) {
     AICF_TRY(scores, op.map({op.name("scaled"), type, shape, {scores}},
@@ -109,14 +107,13 @@ Result<ValuePtr> attend(Lowering& op, const AttentionParts& parts) {
 
   const DType out = q.tensor->type;
   AICF_TRY(ValuePtr y, op.reduce({parts.flat_result ? parts.result_name + "_heads" : parts.result_name,
-                                      out,
-                                      {q.batch, q.heads, q.length, v.size},
-                                      {weights, v.tensor}},
-                                     {k.length}, ReduceOp::sum, [&](const Index& i, const Index& r) {
-                                       const Expr value =
-                                           op.at(v.tensor, v.index(i[0], kv_head(i[1]), r[0], i[3]));
-                                       return op.at(weights, element(i, r)) * cast_to(value, type);
-                                     }));
+                                  out,
+                                  {q.batch, q.heads, q.length, v.size},
+                                  {weights, v.tensor}},
+                                 {k.length}, ReduceOp::sum, [&](const Index& i, const Index& r) {
+                                   const Expr value = op.at(v.tensor, v.index(i[0], kv_head(i[1]), r[0], i[3]));
+                                   return op.at(weights, element(i, r)) * cast_to(value, type);
+                                 }));
   if (!parts.flat_result) return y;
   const Shape flat{q.batch, q.length, op.simplify(q.heads * v.size)};
   return op.move(parts.result_name, y, flat, [&](const Index& i) {

@@ -62,6 +62,64 @@ Expr Lowering::joined_at(const Values& values, const ValuePtr& value, const Inde
   return alike ? held_at(value, index) : at(value, index);
 }
 
+namespace {
+
+/// The integer input whose element `e` is, directly or through moves; empty if it is not one.
+std::string input_behind(const Graph& graph, Expr e) {
+  while (e.op() == Op::cast) e = e.args()[0];
+  if (e.op() != Op::load) return {};
+  const Node& node = graph.node(e.name());
+  if (node.kind == NodeKind::input) return is_integer(node.type) ? node.name : "";
+  return node.kind == NodeKind::compute && node.reduce == ReduceOp::none ? input_behind(graph, node.body) : "";
+}
+
+/// The largest (or smallest) value of an integer expression over axes of the given extents, where it is affine in them.
+std::optional<Expr> extreme(const Expr& e, const ExprMap& extents, bool largest) {
+  const auto affine = as_affine(e, axes_of(e));
+  if (!affine) return std::nullopt;
+  Expr bound = affine->offset;
+  for (const auto& [axis, coefficient] : affine->coefficients) {
+    const auto factor = constant_of(coefficient);
+    const auto extent = extents.find(axis);
+    if (!factor || extent == extents.end()) return std::nullopt;
+    if ((*factor > 0) == largest) bound = bound + coefficient * (extent->second - Expr(1));
+  }
+  return bound;
+}
+
+}  // namespace
+
+void Lowering::require_index(const Expr& index, const Expr& dim, bool negative) {
+  if (folding_) return;
+  const std::string place = place_of(node_);
+  if (!loads_of(index).empty()) {
+    const std::string input = input_behind(state_.graph, index);
+    const auto same = [&](const IndexConstraint& c) { return c.input == input && c.size == dim && c.place == place; };
+    if (!input.empty() && std::ranges::none_of(state_.indices, same)) {
+      state_.indices.push_back({input, dim, negative, place});
+    }
+    return;
+  }
+  const auto require = [&](const std::optional<Expr>& low, const std::optional<Expr>& high) {
+    if (!low || !high) return;
+    const Expr left = simplify(*low), right = simplify(*high);
+    const Range room = range_of(simplify(right - left), state_.ranges);
+    if (room.low && *room.low >= 0) return;
+    if (room.high && *room.high < 0) {
+      wrong_index_ = fmt::format("an index reaches {} in a dim of {}", to_string(simplify(index)), to_string(dim));
+    }
+    const auto same = [&](const ShapeConstraint& c) { return c.at_most && c.left == left && c.right == right; };
+    if (std::ranges::none_of(state_.constraints, same)) state_.constraints.push_back({left, right, place, true});
+  };
+  const Expr e = simplify(index);
+  if (const auto top = extreme(e, extents_, true)) require(*top + Expr(1), dim);
+  const Range known = range_of(e, ranges());
+  if (known.low && *known.low >= 0) return;
+  const std::optional<Expr> bottom = extreme(e, extents_, false);
+  if (bottom && negative) require(-*bottom, dim);
+  if (bottom && !negative) require(Expr(0), bottom);
+}
+
 Result<void> Lowering::check_size(const Spec& spec) const {
   double bytes = static_cast<double>(host_size(spec.type));
   for (const Expr& dim : spec.shape) {
@@ -192,6 +250,7 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
     Range range{0, {}};
     if (const auto high = range_of(axis.extent, state_.ranges).high) range.high = std::max<std::int64_t>(*high - 1, 0);
     axis_ranges_[axis.name] = range;
+    extents_[axis.name] = axis.extent;
   };
   std::ranges::for_each(node.axes, range_of_axis);
   std::ranges::for_each(node.reduce_axes, range_of_axis);
@@ -201,8 +260,9 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
     node.reduce_axes.clear();
   }
   node.type = value->held = node.body.type();
-  AICF_CHECK(node.type == spec.type || node.type == wide(spec.type), fmt::format("{}: body of type {} for a tensor of {}", place_of(node_),
-                                                        aicf::name(node.body.type()), aicf::name(spec.type)));
+  AICF_CHECK(node.type == spec.type || node.type == wide(spec.type),
+             fmt::format("{}: body of type {} for a tensor of {}", place_of(node_), aicf::name(node.body.type()),
+                         aicf::name(spec.type)));
   if (node.reduce == ReduceOp::none && loads_of(node.body).empty()) {
     const Expr tidied = simplify(tidy(simplify(node.body)));
     if (axes_of(tidied).empty())
@@ -212,6 +272,8 @@ Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, con
     node.body = tidied;
   }
   axis_ranges_.clear();
+  extents_.clear();
+  if (!wrong_index_.empty() && !empty) return bad(wrong_index_);
   // What was inlined is part of where this value comes from.
   for (const ValuePtr& operand : spec.operands) {
     if (!operand->formula || !operand->tensor.empty()) continue;
@@ -242,7 +304,8 @@ bool Lowering::leaves_range(const Value& value, DType type) const {
     return overflows(x) || (x != 0 && round_to(type, x) == 0);
   }
   if (value.elements) {
-    return std::ranges::any_of(*value.elements, [&](const Expr& e) { return e.is_constant() && overflows(e.number()); });
+    return std::ranges::any_of(*value.elements,
+                               [&](const Expr& e) { return e.is_constant() && overflows(e.number()); });
   }
   if (value.constant < 0) return false;
   const Tensor& tensor = state_.constants[static_cast<std::size_t>(value.constant)];

@@ -175,6 +175,7 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
   model.graph = std::move(state.graph);
   model.constants = std::move(state.constants);
   model.constraints = std::move(state.constraints);
+  model.indices = std::move(state.indices);
   model.must_be_false = std::move(state.must_be_false);
   return model;
 }
@@ -267,21 +268,14 @@ Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, con
       return bad_input(fmt::format("{} is {}, {} {}", where(input, d), size, reason, wanted));
     }
   }
-  for (const ShapeConstraint& c : model.constraints) {
-    AICF_TRY(const std::int64_t left, evaluate_int(c.left, bindings));
-    AICF_TRY(const std::int64_t right, evaluate_int(c.right, bindings));
-    if (left != right) {
-      return bad_input(
-          fmt::format("{} is {} and {} is {}, which must agree; if one is 1 to be broadcast, fix it with a binding",
-                      to_string(c.left), left, to_string(c.right), right),
-          c.place);
-    }
+  AICF_RETURN_IF_ERROR(check_shapes(model.constraints, bindings));
+  for (const IndexConstraint& c : model.indices) {
+    AICF_TRY(const std::int64_t size, evaluate_int(c.size, bindings));
+    const Tensor& index = inputs.at(c.input);
+    for (std::int64_t k = 0; k < index.size(); ++k) AICF_RETURN_IF_ERROR(check_index(c, size, index.int_at(k), k));
   }
   for (const InputConstraint& c : model.must_be_false) {
-    if (inputs.at(c.input).int_at(0) != 0) {
-      return unsupported(fmt::format("input {} is true: {}; AICF runs inference only", in_quotes(c.input), c.meaning),
-                         c.place);
-    }
+    if (inputs.at(c.input).int_at(0) != 0) return refusal(c);
   }
   return bindings;
 }

@@ -37,15 +37,15 @@ Result<void> matmul(Lowering& op) {
     }
     return index;
   };
-  AICF_TRY(ValuePtr y, op.reduce({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum,
-                                     [&](const Index& i, const Index& r) {
-                                       Index left = batch_index(batch_a, i), right = batch_index(batch_b, i);
-                                       if (!row) left.push_back(i[batch.size()]);
-                                       left.push_back(r[0]);
-                                       right.push_back(r[0]);
-                                       if (!column) right.push_back(i.back());
-                                       return op.at(a, left) * op.at(b, right);
-                                     }));
+  AICF_TRY(ValuePtr y,
+           op.reduce({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum, [&](const Index& i, const Index& r) {
+             Index left = batch_index(batch_a, i), right = batch_index(batch_b, i);
+             if (!row) left.push_back(i[batch.size()]);
+             left.push_back(r[0]);
+             right.push_back(r[0]);
+             if (!column) right.push_back(i.back());
+             return op.at(a, left) * op.at(b, right);
+           }));
   op.result(0, std::move(y));
   return {};
 }
@@ -65,8 +65,7 @@ Result<void> gemm(Lowering& op) {
   const bool plain = alpha == 1 && !has_c;
   const DType type = wide(a->type);
   const auto product = [&](const Index& i, const Index& r) {
-    return op.at(a, ta ? Index{r[0], i[0]} : Index{i[0], r[0]}) *
-           op.at(b, tb ? Index{i[1], r[0]} : Index{r[0], i[1]});
+    return op.at(a, ta ? Index{r[0], i[0]} : Index{i[0], r[0]}) * op.at(b, tb ? Index{i[1], r[0]} : Index{r[0], i[1]});
   };
   if (plain) {
     AICF_TRY(ValuePtr y, op.reduce({op.name(), a->type, shape, {a, b}}, {depth}, ReduceOp::sum, product));

@@ -86,8 +86,8 @@ Result<void> microsoft_attention(Lowering& op) {
   }
   const DType type = wide(x->type);
   const Shape shape{x->shape[0], x->shape[1], weight->shape[1]};
-  AICF_TRY(ValuePtr packed, op.reduce({op.name(op.has(2) ? "qkv_product" : "qkv"), x->type, shape, {x, weight}}, {depth}, ReduceOp::sum,
-                                      [&](const Index& i, const Index& r) {
+  AICF_TRY(ValuePtr packed, op.reduce({op.name(op.has(2) ? "qkv_product" : "qkv"), x->type, shape, {x, weight}},
+                                      {depth}, ReduceOp::sum, [&](const Index& i, const Index& r) {
                                         return op.at(x, {i[0], i[1], r[0]}) * op.at(weight, {r[0], i[2]});
                                       }));
   if (op.has(2)) {
@@ -194,8 +194,8 @@ Result<void> fused_matmul(Lowering& op) {
   };
   const double alpha = op.real("alpha", 1);
   const DType type = wide(a->type);
-  AICF_TRY(ValuePtr y, op.reduce({alpha == 1 ? op.name() : op.name("product"), a->type, shape, {a, b}},
-                                 {depth}, ReduceOp::sum, [&](const Index& i, const Index& r) {
+  AICF_TRY(ValuePtr y, op.reduce({alpha == 1 ? op.name() : op.name("product"), a->type, shape, {a, b}}, {depth},
+                                 ReduceOp::sum, [&](const Index& i, const Index& r) {
                                    return op.at(a, index(batch_a, i, i[batch], r[0], ta)) *
                                           op.at(b, index(batch_b, i, r[0], i[batch + 1], tb));
                                  }));
@@ -203,8 +203,7 @@ Result<void> fused_matmul(Lowering& op) {
     op.result(0, std::move(y));
     return {};
   }
-  return op.result_map(a->type, shape, {y},
-                       [&](const Index& i) { return op.at(y, i) * number(type, alpha); });
+  return op.result_map(a->type, shape, {y}, [&](const Index& i) { return op.at(y, i) * number(type, alpha); });
 }
 
 }  // namespace aicf::ops

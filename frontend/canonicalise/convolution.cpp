@@ -161,11 +161,13 @@ Result<void> pooling(Lowering& op) {
   const DType type = wide(x->type);
   const Expr outside = max ? neutral(ReduceOp::max, type) : Expr::constant(type, 0);
   const std::string part = max ? op.name() : op.name("sum");
-  AICF_TRY(ValuePtr y, op.reduce({part, x->type, shape, {x}}, w.kernel, max ? ReduceOp::max : ReduceOp::sum,
-                                 [&](const Index& i, const Index& r) {
-                                   return windowed(w, x, {i[0], i[1]}, tail(i, 2), r, outside,
-                                                   [&](const Index& at) { return op.at(x, at); });
-                                 }));
+  AICF_TRY(
+      ValuePtr y,
+      op.reduce(
+          {part, x->type, shape, {x}}, w.kernel, max ? ReduceOp::max : ReduceOp::sum,
+          [&](const Index& i, const Index& r) {
+            return windowed(w, x, {i[0], i[1]}, tail(i, 2), r, outside, [&](const Index& at) { return op.at(x, at); });
+          }));
   if (max) {
     op.result(0, std::move(y));
     return {};

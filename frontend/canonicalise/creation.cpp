@@ -158,4 +158,26 @@ Result<void> eye_like(Lowering& op) {
   return {};
 }
 
+Result<void> one_hot(Lowering& op) {
+  const ValuePtr indices = op.in(0), values = op.in(2);
+  AICF_RETURN_IF_ERROR(op.want_number(0));
+  AICF_RETURN_IF_ERROR(op.want_number(1));
+  AICF_TRY(const std::vector<Expr> depths, op.known(1));
+  if (depths.size() != 1) return op.bad(fmt::format("depth has {} elements, 1 wanted", depths.size()));
+  const Expr depth = op.simplify(cast_to(depths[0], DType::i64));
+  if (values->rank() != 1 || !values->shape[0].is_constant(2)) {
+    return op.bad(fmt::format("values have shape {}, two wanted", to_string(values->shape)));
+  }
+  AICF_TRY(const int axis, op.axis(op.integer("axis", -1), indices->rank() + 1));
+  Shape shape = indices->shape;
+  shape.insert(shape.begin() + axis, depth);
+  return op.result_map(values->type, shape, {indices, values}, [&](const Index& i) {
+    Index place = i;
+    place.erase(place.begin() + axis);
+    const Expr given = cast_to(op.at(indices, place), DType::i64);
+    const Expr at = Expr::select(less(given, Expr(0)), given + depth, given);
+    return Expr::select(equal(at, i[axis]), op.at(values, {Expr(1)}), op.at(values, {Expr(0)}));
+  });
+}
+
 }  // namespace aicf::ops

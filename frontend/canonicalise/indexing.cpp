@@ -223,6 +223,7 @@ namespace {
 
 /// What is known of an index operand's elements.
 struct IndexFacts {
+  bool known = false;  ///< and checked
   bool non_negative = false;
 };
 
@@ -236,9 +237,11 @@ Result<IndexFacts> index_facts(Lowering& op, int input, const Expr& dim) {
   const std::vector<Expr> elements = indices->uniform ? std::vector<Expr>{indices->uniform} : *indices->elements;
   const auto size = constant_of(dim);
   facts.non_negative = true;
+  facts.known = true;
   for (const Expr& e : elements) {
     const Range range = range_of(op.simplify(e), op.ranges());
     facts.non_negative = facts.non_negative && range.low && *range.low >= 0;
+    facts.known = facts.known && e.is_constant() && size;
     const auto n = constant_of(e);
     if (n && size && (*n < -*size || *n >= *size))
       return op.bad(fmt::format("index {} is out of range for dim {}", *n, *size));
@@ -249,6 +252,7 @@ Result<IndexFacts> index_facts(Lowering& op, int input, const Expr& dim) {
 /// An index read from data: negative ones count from the end.
 Expr wrapped(Lowering& op, const IndexFacts& facts, const Expr& e, const Expr& dim) {
   const Expr index = cast_to(e, DType::i64);
+  if (!facts.known) op.require_index(index, dim, true);
   return facts.non_negative ? index : from_end(op, index, dim);
 }
 

@@ -66,6 +66,7 @@ struct Canonicaliser {
   std::vector<Tensor> constants;
   std::map<std::string, ValuePtr> values;  ///< by the model's tensor name
   std::vector<ShapeConstraint> constraints;
+  std::vector<IndexConstraint> indices;
   std::vector<InputConstraint> must_be_false;
   Ranges ranges;                                       ///< of the model's symbols
   std::string axis_prefix = "i", reduce_prefix = "r";  ///< no symbol is named like an axis
@@ -145,11 +146,15 @@ class Lowering {
   /// Element among those of `values`: as all are held, if they are held alike, else widened.
   Expr joined_at(const Values& values, const ValuePtr& value, const Index& index);
 
+  /// Called where a body reads at `index` of a dim: an index that is an input's element, or that grows with the sizes, is
+  /// checked in every run; one that certainly leaves the dim is an error of the node.
+  void require_index(const Expr& index, const Expr& dim, bool negative);
+
   using Body = std::function<Expr(const Index& i)>;
   using ReduceBody = std::function<Expr(const Index& i, const Index& r)>;
   struct Spec {
     std::string name;  ///< of the tensor; see name()
-    DType type;  ///< the model's; the body is of this type, or of wide(type)
+    DType type;        ///< the model's; the body is of this type, or of wide(type)
     Shape shape;
     Values operands;       ///< everything the body loads from
     bool indexed = false;  ///< the body makes values from coordinates
@@ -184,6 +189,8 @@ class Lowering {
   const OpRow& row_;
   bool folding_ = false;
   Ranges axis_ranges_;  ///< while a body is built: the model's symbols and the node's axes
+  ExprMap extents_;     ///< … of the node's axes
+  std::string wrong_index_;
 };
 
 /// f32 for f16 and bf16, else the type itself.

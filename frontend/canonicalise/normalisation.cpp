@@ -155,12 +155,17 @@ Result<void> embed_layer_normalisation(Lowering& op) {
   AICF_TRY(
       const ValuePtr sum,
       op.map({op.wants(2) ? op.name({}, 2) : op.name("embedded"), words->type, shape, operands}, [&](const Index& i) {
-        const auto id = [&](int input) {
-          const ValuePtr v = op.in(input);
-          return cast_to(op.at(v, {v->shape[0].is_constant(1) ? Expr(0) : i[0], i[1]}), DType::i64);
+        const auto row = [&](const ValuePtr& table, int input) {
+          Expr id = i[1];  // of a position, where none is given
+          if (input >= 0) {
+            const ValuePtr v = op.in(input);
+            id = cast_to(op.at(v, {v->shape[0].is_constant(1) ? Expr(0) : i[0], i[1]}), DType::i64);
+          }
+          op.require_index(id, table->shape[0], false);
+          return op.at(table, {id, i[2]});
         };
-        Expr e = op.at(words, {id(0), i[2]}) + op.at(places, {op.has(8) ? id(8) : i[1], i[2]});
-        return segments ? e + op.at(op.in(4), {id(1), i[2]}) : e;
+        const Expr e = row(words, 0) + row(places, op.has(8) ? 8 : -1);
+        return segments ? e + row(op.in(4), 1) : e;
       }));
   op.result(2, sum);
   if (op.wants(1)) {  // the number of ones in each row of the mask

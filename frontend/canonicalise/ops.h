@@ -73,6 +73,10 @@ Result<void> range(Lowering& op);
 Result<void> shape(Lowering& op);
 Result<void> size(Lowering& op);
 Result<void> eye_like(Lowering& op);
+Result<void> one_hot(Lowering& op);
+
+// resize.cpp
+Result<void> resize(Lowering& op);
 
 // convolution.cpp
 Result<void> convolution(Lowering& op);
@@ -86,9 +90,11 @@ Result<void> fused_matmul(Lowering& op);
 
 // quantisation.cpp
 Result<void> dequantise_linear(Lowering& op);
+Result<void> quantise_linear(Lowering& op);
 
 // attention.cpp, rotary.cpp
 Result<void> attention(Lowering& op);
 Result<void> rotary_embedding(Lowering& op);
+Result<void> microsoft_rotary_embedding(Lowering& op);
 
 }  // namespace aicf::ops

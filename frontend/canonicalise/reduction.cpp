@@ -198,14 +198,14 @@ Result<void> cumulative_sum(Lowering& op) {
   AICF_TRY(const int axis, op.axis(axes[0], x->rank()));
   const bool reverse = op.integer("reverse", 0) != 0, exclusive = op.integer("exclusive", 0) != 0;
   AICF_TRY(ValuePtr y, op.reduce({op.name(), x->type, x->shape, {x}}, {x->shape[axis]}, ReduceOp::sum,
-                                     [&](const Index& i, const Index& r) {
-                                       Index index = i;
-                                       index[axis] = r[0];
-                                       const Expr first = reverse ? i[axis] : r[0], second = reverse ? r[0] : i[axis];
-                                       const Expr in = exclusive ? less(first, second) : less_equal(first, second);
-                                       const Expr e = op.at(x, index);
-                                       return Expr::select(in, e, Expr::constant(e.type(), 0));
-                                     }));
+                                 [&](const Index& i, const Index& r) {
+                                   Index index = i;
+                                   index[axis] = r[0];
+                                   const Expr first = reverse ? i[axis] : r[0], second = reverse ? r[0] : i[axis];
+                                   const Expr in = exclusive ? less(first, second) : less_equal(first, second);
+                                   const Expr e = op.at(x, index);
+                                   return Expr::select(in, e, Expr::constant(e.type(), 0));
+                                 }));
   op.result(0, std::move(y));
   return {};
 }

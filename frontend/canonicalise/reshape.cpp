@@ -82,8 +82,7 @@ Result<void> reshaped(Lowering& op, const ValuePtr& x, Shape shape) {
     return {};
   }
   const std::vector<Group> groups = groups_of(op, x->shape, shape);
-  return op.result_move(x, shape,
-                        [&](const Index& i) { return reshaped_index(op, x->shape, shape, groups, i); });
+  return op.result_move(x, shape, [&](const Index& i) { return reshaped_index(op, x->shape, shape, groups, i); });
 }
 
 Result<std::vector<int>> given_axes(Lowering& op, int rank) {

@@ -130,12 +130,23 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     NodeId id = *it;
     const Node& n = graph_.node(id);
-    if (id == root || n.kind != NodeKind::compute || done_.contains(id)) continue;
+    if (id == root || n.kind != NodeKind::compute) continue;
     if (members.size() >= most_members) break;  // what is further up is computed apart
     if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
     std::vector<NodeId> users = graph_.users(id);
     bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
     if (!wanted) continue;
+    const auto refuse_second = [&] {
+      if (refusals)
+        refusals->push_back(
+            refusal({id}, "second consumer",
+                    fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+    };
+    const bool carries = reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return reduces(p); });
+    if (done_.contains(id)) {
+      if (carries) refuse_second();
+      continue;
+    }
     if (!options_.fuse && !same_operation(id, root)) continue;
     bool outside_use =
         graph_.is_output(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
@@ -144,10 +155,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       bool contraction = primitive(n) == Primitive::contract;
       if (contraction && reach == Reach::cascade && reductions > 0) continue;
       if (contraction && outside_use) {
-        if (refusals)
-          refusals->push_back(
-              refusal({id}, "second consumer",
-                      fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+        refuse_second();
         continue;
       }
       ++reductions;
@@ -155,12 +163,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       continue;
     }
     if (outside_use && !cheap(id)) {
-      bool carries =
-          reach == Reach::chain && std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return reduces(p); });
-      if (refusals && carries)
-        refusals->push_back(
-            refusal({id}, "second consumer",
-                    fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
+      if (carries) refuse_second();
       continue;
     }
     members.insert(id);

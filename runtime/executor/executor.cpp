@@ -91,6 +91,22 @@ Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::
   Impl& m = *impl_;
   const Program& program = m.program;
   RunResult out;
+  AICF_RETURN_IF_ERROR(check_shapes(program.constraints, symbols));
+  for (const IndexConstraint& c : program.indices) {
+    AICF_TRY(const std::int64_t size, evaluate_int(c.size, symbols));
+    const auto given = inputs.find(c.input);
+    if (given == inputs.end() || !is_integer(given->second.type())) continue;  // said below
+    for (std::int64_t k = 0; k < given->second.size(); ++k) {
+      AICF_RETURN_IF_ERROR(check_index(c, size, given->second.int_at(k), k));
+    }
+  }
+  for (const InputConstraint& c : program.must_be_false) {
+    const auto given = inputs.find(c.input);
+    if (given != inputs.end() && given->second.type() == DType::boolean && given->second.size() == 1 &&
+        given->second.int_at(0) != 0) {
+      return refusal(c);
+    }
+  }
   AICF_TRY(out.memory, plan_memory(program, symbols, arena_alignment(m.device), options.max_memory));
   std::vector<std::vector<std::int64_t>> shapes(program.buffers.size());
   std::vector<std::size_t> sizes(program.buffers.size());

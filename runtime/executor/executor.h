@@ -62,7 +62,7 @@ class Executor {
                                                   std::size_t* failed_kernel = nullptr);
   ~Executor();
   /// Inputs by buffer name in the model's types; symbols must be bound. Integers are checked against the 32-bit device
-  /// storage (bad_input names tensor and value).
+  /// storage (bad_input names tensor and value); sizes and inputs against the program's constraints.
   Result<RunResult> run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols,
                         const RunOptions& options = {});
 

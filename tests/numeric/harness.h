@@ -27,6 +27,7 @@ struct CorpusCase {
   std::string name;
   std::string model;  ///< path
   std::string needs;  ///< path of a file that the repository does not hold; empty = nothing
+  int stage = 1;
   int attention_sites = 0;
   double absolute = 0, relative = 0;
   bool emulation = false, dynamic = false;
@@ -34,7 +35,7 @@ struct CorpusCase {
 };
 void PrintTo(const CorpusCase& c, std::ostream* out);
 
-/// Cases of stage 1 whose inputs are no f16.
+/// Every case of tests/models/index.json.
 const std::vector<CorpusCase>& corpus();
 const CorpusCase& corpus_case(const std::string& name);
 /// A name that CTest and GoogleTest take: letters, digits and underscores.

@@ -93,6 +93,33 @@ TEST_P(PackageRun, DamageIsNoticed) {
   EXPECT_EQ(command(folder_.path(), {"run", "one.aicfpkg", "--device", "cuda-emulation:sm_80"}), 2) << log();
 }
 
+// Sizes that the model cannot have together, and an input that asks for training, are refused by the package alone.
+TEST(PackageConstraints, AreKeptInTheFile) {
+  const TempDir folder;
+  write_file(folder.file("model.aicf"), R"(g(a: f32[n, 4], b: f32[m, 4], training: bool, ids: i64[1]) -> y
+y = Gather(Add(a, Dropout(b, 0.5, training)), ids)
+)");
+  const auto run = [&](std::int64_t m, bool training, double id = 2) {
+    Tensor mode(DType::boolean, {}), ids(DType::i64, {1});
+    mode.set(0, training);
+    ids.set(0, id);
+    const NamedTensors inputs{
+        {"a", Tensor(DType::f32, {3, 4})}, {"b", Tensor(DType::f32, {m, 4})}, {"training", mode}, {"ids", ids}};
+    EXPECT_TRUE(ok(write_npz(folder.file("inputs.npz"), inputs)));
+    return command(folder.path(), {"run", "p.aicfpkg", "--device", "null", "--inputs", "inputs.npz"});
+  };
+  ASSERT_EQ(command(folder.path(), {"compile", "model.aicf", "-o", "p.aicfpkg", "--target", "null"}), 0)
+      << read_file(folder.file("log"));
+  EXPECT_EQ(run(3, false), 0) << read_file(folder.file("log"));
+  EXPECT_EQ(run(2, false), 2);
+  EXPECT_EQ(run(3, true), 3);
+  EXPECT_EQ(run(3, false, -4), 2);
+  const std::string log = read_file(folder.file("log"));
+  EXPECT_NE(log.find("n is 3 and m is 2, which must agree"), std::string::npos) << log;
+  EXPECT_NE(log.find("input 'ids' holds -4 at element 0, which indexes a dim of 3"), std::string::npos) << log;
+  EXPECT_NE(log.find("input 'training' is true: training mode"), std::string::npos) << log;
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, PackageRun,
                          ::testing::Values(Case{"forms/masked_attention.aicf", {{"head", 2}, {"q", 9}, {"kv", 21}}},
                                            Case{"forms/layer_normalisation.aicf", {{"rows", 5}}}),

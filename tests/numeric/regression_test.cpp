@@ -52,6 +52,27 @@ o = MatMul(Sub(t1, ReduceMean(t1, [1, 2])), V)
     {"two_axes", R"(g(x: f32[2, 5, 7]) -> o
 o = ReduceLogSumExp(Softmax(x), [1, 2])
 )"},
+    // What a narrow operation computes is held in f32: scores of 5e5, a variance of 4e5, on and off chip.
+    {"scores_beyond_f16", R"(g(Q: f16[2, 9, 8], K: f16[2, 11, 8], V: f16[2, 11, 12]) -> o, s
+large: f16 = 128.0
+scale: f16 = 0.0001
+s = MatMul(Mul(Q, large), Transpose(Mul(K, large), perm=[0, 2, 1]))
+o = MatMul(Softmax(Mul(s, scale)), V)
+)"},
+    {"scores_of_bf16", R"(g(Q: bf16[2, 9, 8], K: bf16[2, 11, 8], V: bf16[2, 11, 12]) -> o
+o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), V)
+)"},
+    {"variance_beyond_f16", R"(g(x: f16[5, 40], w: f16[40]) -> y, rounded
+factor: f16 = 600.0
+epsilon: f16 = 0.001
+a = Mul(x, factor)
+d = Sub(a, ReduceMean(a, [-1]))
+y = Mul(Div(d, Sqrt(Add(ReduceMean(Mul(d, d), [-1]), epsilon))), w)
+rounded = Cast(Cast(Cast(Mul(d, d), to=1), to=10), to=1)
+)"},
+    {"dequantised_keys", R"(g(Q: f32[2, 9, 8], K: i8[2, 11, 8], S: f32[2, 11, 3], V: f32[2, 11, 12]) -> o
+o = MatMul(Softmax(MatMul(Q, Transpose(DequantizeLinear(K, S, axis=2, block_size=3), perm=[0, 2, 1]))), V)
+)"},
     // Drivers fold divisions by a constant zero.
     {"over_zero", R"(g(x: f32[9]) -> a, b, c
 a = Div(x, 0.0)

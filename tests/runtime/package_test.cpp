@@ -43,6 +43,9 @@ Program make_program(const std::string& target) {
   Tensor weights(DType::f16, {5});
   for (int i = 0; i < 5; ++i) weights.set(i, i + 0.5);
   program.constants = {weights};
+  program.constraints = {{n, seq * 2 - 1, "node 'Add'"}, {n, Expr(64), "node 'Gather'", true}};
+  program.indices = {{"x", n, true, "node 'Gather'"}};
+  program.must_be_false = {{"x", "training mode", "node 'Dropout'"}};
   return program;
 }
 
@@ -78,6 +81,21 @@ void expect_equal(const Program& a, const Program& b) {
     const BufferPlan &x = a.buffers[i], &y = b.buffers[i];
     EXPECT_EQ(std::tie(x.name, x.kind, x.type, x.shape, x.constant, x.first_use, x.last_use, x.scratch),
               std::tie(y.name, y.kind, y.type, y.shape, y.constant, y.first_use, y.last_use, y.scratch));
+  }
+  ASSERT_EQ(a.constraints.size(), b.constraints.size());
+  for (std::size_t i = 0; i < a.constraints.size(); ++i) {
+    const ShapeConstraint &x = a.constraints[i], &y = b.constraints[i];
+    EXPECT_EQ(std::tie(x.left, x.right, x.place, x.at_most), std::tie(y.left, y.right, y.place, y.at_most));
+  }
+  ASSERT_EQ(a.indices.size(), b.indices.size());
+  for (std::size_t i = 0; i < a.indices.size(); ++i) {
+    const IndexConstraint &x = a.indices[i], &y = b.indices[i];
+    EXPECT_EQ(std::tie(x.input, x.size, x.negative, x.place), std::tie(y.input, y.size, y.negative, y.place));
+  }
+  ASSERT_EQ(a.must_be_false.size(), b.must_be_false.size());
+  for (std::size_t i = 0; i < a.must_be_false.size(); ++i) {
+    const InputConstraint &x = a.must_be_false[i], &y = b.must_be_false[i];
+    EXPECT_EQ(std::tie(x.input, x.meaning, x.place), std::tie(y.input, y.meaning, y.place));
   }
   ASSERT_EQ(a.constants.size(), b.constants.size());
   for (std::size_t i = 0; i < a.constants.size(); ++i) {
@@ -192,9 +210,9 @@ TEST(Package, ForeignAndNewerFilesAreNamed) {
   EXPECT_THAT(error_of(path), HasSubstr("truncated"));
   ASSERT_TRUE(write_package(path, make_package()).has_value());
   std::string file = read_file(path);
-  const std::size_t at = file.find("\"version\":1");
+  const std::size_t at = file.find("\"version\":2");
   ASSERT_NE(at, std::string::npos);
-  file[at + 10] = '2';
+  file[at + 10] = '3';
   write_file(path, with_checksum(file));
   EXPECT_THAT(error_of(path), HasSubstr("format 2, this AICF reads format 1: use a newer AICF"));
   EXPECT_THAT(error_of(dir.file("absent")), HasSubstr("No such file"));

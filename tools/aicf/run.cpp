@@ -43,13 +43,6 @@ Result<int> run(const Options& given) {
 
 Result<int> compile(const Options& options) {
   AICF_TRY(LoadedModel loaded, load(options, false));
-  if (!loaded.model.must_be_false.empty()) {
-    const InputConstraint& c = loaded.model.must_be_false.front();
-    return unsupported(
-        fmt::format("input '{}' decides on {} at run time, which a package does not check; make it a constant", c.input,
-                    c.meaning),
-        c.place);
-  }
   Package package;
   package.model_name = loaded.model.name;
   Json report = Json::array();
@@ -61,6 +54,9 @@ Result<int> compile(const Options& options) {
     }());
     AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, options.fusion == "on"));
     AICF_TRY(CompiledModel compiled, compile_for(target, loaded, compile));
+    compiled.program.constraints = loaded.model.constraints;
+    compiled.program.indices = loaded.model.indices;
+    compiled.program.must_be_false = loaded.model.must_be_false;
     for (const auto& [output, node] : loaded.model.output_of)
       for (BufferPlan& b : compiled.program.buffers)
         if (b.name == node && b.kind == BufferPlan::Kind::output) b.name = output;

@@ -32,7 +32,7 @@ std::vector<std::int64_t> index_of(std::int64_t flat, const std::vector<std::int
 
 Result<std::optional<Divergence>> first_divergence(Place& place, const LoadedModel& loaded, const Options& options) {
   AICF_TRY(CompileOptions how, compile_options(options, loaded.symbols, options.fusion == "on"));
-  AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, place.target, how));
+  AICF_TRY(CompiledModel compiled, compile_for(place.target, loaded, how));
   std::set<std::string> written;
   for (BufferPlan& b : compiled.program.buffers) {
     if (b.kind == BufferPlan::Kind::intermediate)

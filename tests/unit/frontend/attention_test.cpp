@@ -228,6 +228,25 @@ TEST(Rotary, HalvesInterleavedPartialAndPositions) {
   expect_rows(rotary({{"rotary_embedding_dim", 4}}, true), {e0, e1, f0, f1, 5, 6});
 }
 
+// One position for the first element; the head size comes from the caches.
+TEST(Contrib, RotaryEmbeddingFromAPosition) {
+  GraphBuilder g("rope");
+  const std::vector<double> angle{9, .3, 1.1};
+  std::vector<double> c, s;
+  for (const double t : angle) c.push_back(std::cos(t)), s.push_back(std::sin(t));
+  const std::vector<std::string> operands{g.input("x", DType::f32, {1, "n", 4}), g.input("at", DType::i64, {1}),
+                                          g.constant(DType::f32, {3, 1}, c), g.constant(DType::f32, {3, 1}, s)};
+  g.output(g.add("com.microsoft.RotaryEmbedding", operands), "y");
+  const auto out = test::run(g.build(), {{"x", tensor(DType::f32, {1, 2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})},
+                                         {"at", tensor(DType::i64, {1}, {1})}});
+  std::vector<double> wanted;
+  for (const auto& [a, b, row] : {std::tuple{1, 2, 1}, {3, 4, 1}, {5, 6, 2}, {7, 8, 2}}) {
+    wanted.push_back(c[row] * a - s[row] * b);
+    wanted.push_back(s[row] * a + c[row] * b);
+  }
+  expect_near(out.at("y"), {1, 2, 4}, wanted);
+}
+
 TEST(Contrib, MultiHeadAttentionWithBiasAndPadding) {
   GraphBuilder g("mha");
   const auto q = g.input("q", DType::f32, {1, 1, 2}), k = g.input("k", DType::f32, {1, 2, 2}),

@@ -211,7 +211,8 @@ TEST(Narrow, SumsOfF16AreAccumulatedInF32) {
   ASSERT_TRUE(model.has_value());
   const std::string text = to_string(model->graph);
   EXPECT_THAT(text, HasSubstr("sum(f32(x[r0]) over r0=4096)"));
-  EXPECT_THAT(text, HasSubstr("y: f16[] = f16(y_sum[])"));
+  EXPECT_THAT(text, HasSubstr("y: f32[] = sum("));
+  EXPECT_THAT(text, HasSubstr("y_out: f16[] = f16(y[])"));
 }
 
 TEST(Contraction, MatMulOfEveryRank) {

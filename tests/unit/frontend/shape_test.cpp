@@ -223,6 +223,42 @@ TEST(Shapes, OutputsThatNothingComputes) {
   expect_near(out.at("W"), {2}, {5, 6});
 }
 
+TEST(Gather, IndicesAreCheckedInEachRun) {
+  GraphBuilder g("positions");
+  const auto table = g.input("table", DType::f32, {4, 2}), ids = g.input("ids", DType::i32, {"n"});
+  const auto length = g.add("Squeeze", {g.add("Shape", {ids}), g.integers({0})});
+  const auto positions = g.add("Range", {g.scalar(DType::i64, 0), length, g.scalar(DType::i64, 1)});
+  const auto moved =
+      g.add("Squeeze", {g.add("Cast", {g.add("Unsqueeze", {ids, g.integers({0})})}, {{"to", 7}}), g.integers({0})});
+  g.output(g.add("Add", {g.add("Gather", {table, positions}), g.add("Gather", {table, moved})}), "y");
+  const auto model = canonicalise(g.build());
+  ASSERT_TRUE(model.has_value()) << model.error().text();
+  const auto message = [&](const std::vector<double>& given) {
+    const auto n = static_cast<std::int64_t>(given.size());
+    const auto bound =
+        bind_symbols(*model, {{"table", Tensor(DType::f32, {4, 2})}, {"ids", tensor(DType::i32, {n}, given)}});
+    return bound ? std::string() : bound.error().text();
+  };
+  EXPECT_EQ(message({-4, 3, 0, -1}), "");
+  EXPECT_THAT(message({0, 0, 0, 0, 0}), HasSubstr("n is 5, at most 4 is possible"));
+  EXPECT_THAT(message({0, 4}), HasSubstr("input 'ids' holds 4 at element 1, which indexes a dim of 4"));
+  EXPECT_THAT(message({-5}), HasSubstr("input 'ids' holds -5 at element 0"));
+  ImportOptions five;
+  five.bindings["n"] = 5;
+  EXPECT_THAT(test::error_of(g.build(), five), HasSubstr("an index reaches i0 in a dim of 4"));
+}
+
+TEST(OneHot, MarksTheIndexOnANewAxis) {
+  GraphBuilder g("one_hot", 11);
+  const auto i = g.input("i", DType::i64, {4}), v = g.input("v", DType::f32, {2});
+  g.output(g.add("OneHot", {i, g.integers({3}), v}), "last");
+  g.output(g.add("OneHot", {i, g.integers({3}), v}, {{"axis", 0}}), "first");
+  const auto out =
+      test::run(g.build(), {{"i", tensor(DType::i64, {4}, {0, 2, -1, 5})}, {"v", tensor(DType::f32, {2}, {.5, 7})}});
+  expect_near(out.at("last"), {4, 3}, {7, .5, .5, .5, .5, 7, .5, .5, 7, .5, .5, .5});
+  expect_near(out.at("first"), {3, 4}, {7, .5, .5, .5, .5, .5, .5, .5, .5, 7, 7, .5});
+}
+
 TEST(Dropout, IsTheIdentityAndItsMaskIsTrue) {
   GraphBuilder g("dropout", 13);
   const auto x = g.input("x", DType::f32, {2}), ratio = g.input("ratio", DType::f32, {});
@@ -236,7 +272,23 @@ TEST(Dropout, IsTheIdentityAndItsMaskIsTrue) {
   GraphBuilder t("dropout", 13);
   const auto training = t.input("training", DType::boolean, {});
   t.output(t.add("Dropout", {t.input("x", DType::f32, {2}), t.scalar(DType::f32, .5), training}));
-  EXPECT_THAT(test::error_of(t.build()), HasSubstr("training_mode is decided at run time"));
+  const auto model = canonicalise(t.build());
+  ASSERT_TRUE(model.has_value()) << model.error().text();
+  const auto bind = [&](double on) {
+    return bind_symbols(*model, {{"x", Tensor(DType::f32, {2})}, {"training", tensor(DType::boolean, {}, {on})}});
+  };
+  EXPECT_TRUE(bind(0).has_value());
+  ASSERT_FALSE(bind(1).has_value());
+  EXPECT_EQ(bind(1).error().kind, ErrorKind::unsupported);
+  EXPECT_THAT(bind(1).error().text(), HasSubstr("input 'training' is true: training mode"));
+  GraphBuilder c("dropout", 13);
+  const auto computed = c.add("Not", {c.input("inference", DType::boolean, {})});
+  c.output(c.add("Dropout", {c.input("x", DType::f32, {2}), c.scalar(DType::f32, .5), computed}));
+  EXPECT_THAT(test::error_of(c.build()), HasSubstr("training_mode is computed at run time"));
+  GraphBuilder f("dropout", 13);
+  f.output(f.add("Dropout", {f.input("x", DType::f32, {2}), f.scalar(DType::f32, .5), f.scalar(DType::boolean, 0)}),
+           "y");
+  expect_near(test::run(f.build(), {{"x", tensor(DType::f32, {2}, {-1, 2})}}).at("y"), {2}, {-1, 2});
 }
 
 TEST(Binding, SymbolsConstraintsAndMessages) {

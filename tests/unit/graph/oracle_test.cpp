@@ -186,6 +186,8 @@ TEST(Oracle, CastsRoundAndOtherOperationsDoNot) {
   EXPECT_THAT(eval("f16(x[i]) + 0.0001220703125", "f16"), ElementsAre(1.0001220703125, -0.9998779296875));
   EXPECT_THAT(eval("i32(x[i] * 2.75)", "i32"), ElementsAre(2, -2));
   EXPECT_THAT(eval("bool(x[i] - 1.0)", "bool"), ElementsAre(0, 1));
+  // 2.9999999999999996 in float64, 3 in f32: a float is of its own type before it becomes an integer.
+  EXPECT_THAT(eval("i32(x[i] * (log(abs(x[i]) * 1000.0) / log(abs(x[i]) * 10.0)))", "i32"), ElementsAre(3, -3));
 }
 
 TEST(Oracle, SumsWithSentinelsRound) {

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "frontend/semantic/check.h"
+#include "mir/support/expr_extents.h"
 
 namespace aicf {
 
@@ -64,27 +65,23 @@ Expr Lowering::joined_at(const Values& values, const ValuePtr& value, const Inde
 
 namespace {
 
-/// The integer input whose element `e` is, directly or through moves; empty if it is not one.
-std::string input_behind(const Graph& graph, Expr e) {
+/// The integer input whose elements `e` reads, all of them, directly or through moves; empty if it reads no such input.
+std::string input_behind(const Graph& graph, Expr e, ExprMap extents) {
   while (e.op() == Op::cast) e = e.args()[0];
   if (e.op() != Op::load) return {};
   const Node& node = graph.node(e.name());
-  if (node.kind == NodeKind::input) return is_integer(node.type) ? node.name : "";
-  return node.kind == NodeKind::compute && node.reduce == ReduceOp::none ? input_behind(graph, node.body) : "";
-}
-
-/// The largest (or smallest) value of an integer expression over axes of the given extents, where it is affine in them.
-std::optional<Expr> extreme(const Expr& e, const ExprMap& extents, bool largest) {
-  const auto affine = as_affine(e, axes_of(e));
-  if (!affine) return std::nullopt;
-  Expr bound = affine->offset;
-  for (const auto& [axis, coefficient] : affine->coefficients) {
-    const auto factor = constant_of(coefficient);
-    const auto extent = extents.find(axis);
-    if (!factor || extent == extents.end()) return std::nullopt;
-    if ((*factor > 0) == largest) bound = bound + coefficient * (extent->second - Expr(1));
+  for (std::size_t d = 0; d < node.axes.size(); ++d) {
+    const Expr &index = e.args()[d], &dim = node.axes[d].extent;
+    if (dim.is_constant(1) && index.is_constant(0)) continue;
+    const auto extent = index.op() == Op::axis ? extents.find(index.name()) : extents.end();
+    if (extent == extents.end() || extent->second != dim) return {};
+    extents.erase(extent);  // a second dim at the same coordinate would leave elements out
   }
-  return bound;
+  if (node.kind == NodeKind::input) return is_integer(node.type) ? node.name : "";
+  if (node.kind != NodeKind::compute || node.reduce != ReduceOp::none) return {};
+  ExprMap own;
+  for (const Axis& axis : node.axes) own[axis.name] = axis.extent;
+  return input_behind(graph, node.body, std::move(own));
 }
 
 }  // namespace
@@ -93,7 +90,7 @@ void Lowering::require_index(const Expr& index, const Expr& dim, bool negative) 
   if (folding_) return;
   const std::string place = place_of(node_);
   if (!loads_of(index).empty()) {
-    const std::string input = input_behind(state_.graph, index);
+    const std::string input = input_behind(state_.graph, index, extents_);
     const auto same = [&](const IndexConstraint& c) { return c.input == input && c.size == dim && c.place == place; };
     if (!input.empty() && std::ranges::none_of(state_.indices, same)) {
       state_.indices.push_back({input, dim, negative, place});

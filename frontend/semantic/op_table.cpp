@@ -166,7 +166,7 @@ constexpr OpRow rows[] = {
     {"Attention", "", 25, newest_opset, 3, 7, 1, 4, "is_causal:i kv_num_heads:i q_num_heads:i qk_matmul_output_mode:i scale:f softcap:f softmax_precision:i left_window_size:i right_window_size:i", ops::attention, "softmax(scale Q K^T, capped and masked) V"},
     {"RotaryEmbedding", "", 23, newest_opset, 3, 4, 1, 1, "interleaved:i num_heads:i rotary_embedding_dim:i", ops::rotary_embedding, "pairs of elements turned by position"},
     {"Resize", "", 10, 10, 2, 2, 1, 1, "mode:s", ops::resize, "x sampled at other places"},
-    {"Resize", "", 11, 17, 2, 4, 1, 1, "coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i extrapolation_value:f mode:s nearest_mode:s", ops::resize, "x sampled at other places"},
+    {"Resize", "", 11, 17, 1, 4, 1, 1, "coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i extrapolation_value:f mode:s nearest_mode:s", ops::resize, "x sampled at other places"},
     {"Resize", "", 18, newest_opset, 1, 4, 1, 1, "antialias:i axes:is coordinate_transformation_mode:s cubic_coeff_a:f exclude_outside:i extrapolation_value:f keep_aspect_ratio_policy:s mode:s nearest_mode:s", ops::resize, "x sampled at other places"},
     {"Conv", "", 1, newest_opset, 2, 3, 1, 1, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", ops::convolution, "sums of products over sliding windows"},
     {"MaxPool", "", 1, newest_opset, 1, 1, 1, 2, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is storage_order:i", ops::pooling, "maximum of each window"},

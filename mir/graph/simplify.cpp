@@ -7,6 +7,8 @@
 #include <set>
 #include <tuple>
 
+#include "mir/support/expr_extents.h"
+
 namespace aicf {
 namespace {
 
@@ -93,7 +95,11 @@ class Simplifier {
         if (!graph_.is_output(producer.id)) merge_origin(absorbed, producer.origin);
         return substitute_axes(producer.body, index);
       };
-      node.body = simplify(rewrite(node.body, substitute), node.ranges());
+      ExprMap extents;
+      for (const auto* list : {&node.axes, &node.reduce_axes}) {
+        for (const Axis& axis : *list) extents[axis.name] = axis.extent;
+      }
+      node.body = simplify_over(rewrite(node.body, substitute), extents, node.ranges());
       merge_origin(node.origin, absorbed);
       replace_if_changed(id, std::move(node));
     }

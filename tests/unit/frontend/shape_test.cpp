@@ -243,9 +243,26 @@ TEST(Gather, IndicesAreCheckedInEachRun) {
   EXPECT_THAT(message({0, 0, 0, 0, 0}), HasSubstr("n is 5, at most 4 is possible"));
   EXPECT_THAT(message({0, 4}), HasSubstr("input 'ids' holds 4 at element 1, which indexes a dim of 4"));
   EXPECT_THAT(message({-5}), HasSubstr("input 'ids' holds -5 at element 0"));
-  ImportOptions five;
-  five.bindings["n"] = 5;
-  EXPECT_THAT(test::error_of(g.build(), five), HasSubstr("an index reaches i0 in a dim of 4"));
+  const auto error = [](int rows, int positions) {
+    GraphBuilder b("positions");
+    const auto all =
+        b.add("Range", {b.scalar(DType::i64, 0), b.scalar(DType::i64, positions), b.scalar(DType::i64, 1)});
+    b.output(b.add("Gather", {b.input("table", DType::f32, {rows, 2}), all}));
+    return test::error_of(b.build());
+  };
+  EXPECT_THAT(error(4, 5), HasSubstr("index 4 is out of range for dim 4"));
+  EXPECT_THAT(error(1000, 1001), HasSubstr("an index reaches i0 in a dim of 1000"));
+}
+
+// Only where every element of an input is an index are all its elements checked.
+TEST(Gather, ElementsThatAreNoIndexAreNotChecked) {
+  GraphBuilder g("columns");
+  const auto table = g.input("table", DType::f32, {4}), pairs = g.input("pairs", DType::i64, {2, 2});
+  const auto column = g.add("Slice", {pairs, g.integers({0}), g.integers({1}), g.integers({1})});
+  g.output(g.add("Gather", {table, column}), "y");
+  const auto out = test::run(g.build(), {{"table", tensor(DType::f32, {4}, {1, 2, 3, 4})},
+                                         {"pairs", tensor(DType::i64, {2, 2}, {3, 100, 0, 200})}});
+  expect_near(out.at("y"), {2, 1}, {4, 1});
 }
 
 TEST(OneHot, MarksTheIndexOnANewAxis) {

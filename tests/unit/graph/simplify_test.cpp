@@ -57,6 +57,24 @@ output   y as "y"
 )");
 }
 
+TEST(Simplify, SymbolicExtentsDecideDivisions) {
+  // A mask that is flattened and gathered at batch · seq + key; the second gather leaves its row and keeps its division.
+  EXPECT_EQ(simplified(R"(
+input mask: i64[batch, seq]
+flat: i64[i=batch * seq] = mask[i // seq, i % seq]   # from Flatten_0
+y: i64[b=batch, q=seq, kv=seq] = flat[b * seq + kv] + q   # from Gather_1
+z: i64[q=seq, kv=seq] = flat[q + kv]   # from Gather_2
+output y as "y"
+output z as "z"
+)"),
+            R"(input    mask: i64[batch, seq]
+y: i64[b=batch, q=seq, kv=seq] = mask[b, kv] + q   # from Gather_1, Flatten_0
+z: i64[q=seq, kv=seq] = mask[(kv + q) // seq, (kv + q) % seq]   # from Gather_2, Flatten_0
+output   y as "y"
+output   z as "z"
+)");
+}
+
 TEST(Simplify, IotaConstantsAndMasksAreComputedAtUse) {
   const std::string text = simplified(R"(
 input s: f32[q, kv]

@@ -68,7 +68,7 @@ output y as "y"
 output z as "z"
 )"),
             R"(input    mask: i64[batch, seq]
-y: i64[b=batch, q=seq, kv=seq] = mask[b, kv] + q   # from Gather_1, Flatten_0
+y: i64[b=batch, q=seq, kv=seq] = q + mask[b, kv]   # from Gather_1, Flatten_0
 z: i64[q=seq, kv=seq] = mask[(kv + q) // seq, (kv + q) % seq]   # from Gather_2, Flatten_0
 output   y as "y"
 output   z as "z"

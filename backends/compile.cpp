@@ -166,9 +166,33 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
     out.regions.push_back(std::move(compiled));
   }
   out.kernels = static_cast<int>(by_source.size());
-  // Graph outputs that no launch writes are inputs or constants handed through: the executor copies them.
-  for (const Graph::Output& o : out.graph.outputs()) builder.buffer(out.graph.node(o.node).name, {});
+  for (const NodeId id : out.graph.topological_order()) {
+    const Node& n = out.graph.node(id);
+    if (n.kind == NodeKind::input) program.inputs.push_back({n.name, n.type, n.shape()});
+  }
+  // An output that no launch writes is an input or a constant handed through.
+  for (const Graph::Output& o : out.graph.outputs()) {
+    const std::string& name = out.graph.node(o.node).name;
+    program.outputs.push_back({name, builder.buffer(name, {})});
+  }
   return out;
+}
+
+void set_interface(Program& program, const Interface& interface) {
+  program.outputs.clear();
+  for (const auto& [name, node] : interface.outputs) {
+    const auto buffer = std::ranges::find(program.buffers, node, &BufferPlan::name);
+    AICF_CHECK(buffer != program.buffers.end(), "no buffer holds the output " + name);
+    program.outputs.push_back({name, static_cast<int>(buffer - program.buffers.begin())});
+  }
+  std::set<std::string> symbols(program.symbols.begin(), program.symbols.end());
+  for (const Signature& input : interface.inputs)
+    for (const Expr& dim : input.shape) symbols.merge(symbols_of(dim));
+  program.symbols.assign(symbols.begin(), symbols.end());
+  program.inputs = interface.inputs;
+  program.constraints = interface.constraints;
+  program.indices = interface.indices;
+  program.must_be_false = interface.must_be_false;
 }
 
 }  // namespace aicf

@@ -44,8 +44,11 @@ struct CompiledModel {
 };
 
 /// `constants` are the model's (Node::constant). Regions that differ only in names share their kernels, which are compiled
-/// once.
+/// once. The program's inputs and outputs are the graph's, named as its nodes; set_interface gives them the model's own.
 Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& constants, const Target& target,
                               const CompileOptions& options);
+
+/// Gives a compiled program the interface of the model whose graph was compiled.
+void set_interface(Program& program, const Interface& interface);
 
 }  // namespace aicf

@@ -43,4 +43,15 @@ Result<Target> find_target(const std::string& name) {
   return bad_input(fmt::format("no target '{}'; known: {}", name, known));
 }
 
+Result<Target> target_of(const std::string& id, const std::string& driver, const std::string& device_name,
+                         const std::map<std::string, std::int64_t>& properties) {
+  for (const Backend* b : backends()) {
+    auto model = b->model_of(driver, device_name, properties);
+    if (!model) continue;
+    const BinaryKind kind = driver == "cuda_emulation" ? BinaryKind::cuda_source : b->binary_kind();
+    return Target{id, b, std::move(*model), kind, driver};
+  }
+  return unsupported(fmt::format("no backend compiles for the device '{}'", id));
+}
+
 }  // namespace aicf

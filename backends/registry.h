@@ -20,5 +20,9 @@ struct Target {
 
 /// A profile name ("sm_90", "lavapipe") or "cuda-emulation[:PROFILE]". Errors list what there is.
 Result<Target> find_target(const std::string& name);
+/// The target of a live device that a driver found: its id, driver, name and properties (DeviceInfo's). Errors:
+/// unsupported when no backend compiles for it.
+Result<Target> target_of(const std::string& id, const std::string& driver, const std::string& device_name,
+                         const std::map<std::string, std::int64_t>& properties);
 
 }  // namespace aicf

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mir/graph/graph.h"
-#include "mir/support/constraint.h"
+#include "mir/support/interface.h"
 #include "mir/support/result.h"
 #include "runtime/tensor.h"
 
@@ -43,11 +43,7 @@ struct SemanticNode {
   std::map<std::string, Attribute> attributes;
 };
 
-struct SemanticInput {
-  std::string name;
-  DType type = DType::f32;
-  std::vector<Expr> shape;  ///< constants or symbols
-};
+using SemanticInput = Signature;
 
 /// The graph as written: operations in order, with no device and no decomposition. Edges are tensor names.
 struct SemanticGraph {
@@ -96,6 +92,9 @@ std::string to_string(const SemanticGraph& graph);
 std::string to_dot(const SemanticGraph& graph);
 /// frontend/canonicalise: decomposition into primitives, shape inference and shape arithmetic folded symbolically.
 Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options = {});
+
+/// What of the model a compiled program keeps.
+Interface interface_of(const Model& model);
 
 /// Symbol values from the shapes of given inputs; bad_input when a fixed dim or a repeated symbol disagrees (names both),
 /// unsupported when an input asks for what AICF does not do.

@@ -11,6 +11,7 @@
 #include "mir/support/constraint.h"
 #include "mir/support/dtype.h"
 #include "mir/support/expr.h"
+#include "mir/support/interface.h"
 #include "mir/support/result.h"
 #include "runtime/tensor.h"
 
@@ -72,6 +73,12 @@ struct Launch {
   std::string region;  ///< Region name, for profiles.
 };
 
+/// An output of the model and the buffer that holds it: of any kind, since a model may hand an input or a constant through.
+struct ProgramOutput {
+  std::string name;
+  int buffer = 0;  ///< Index into Program::buffers.
+};
+
 /// All kernels of one model for one target.
 struct Program {
   std::string target;  ///< Device model name ("lavapipe", "sm_80", …).
@@ -84,6 +91,9 @@ struct Program {
   std::vector<ShapeConstraint> constraints;  ///< Checked before each run, and the inputs:
   std::vector<IndexConstraint> indices;
   std::vector<InputConstraint> must_be_false;
+  /// The model's interface. Every input is here, also one that no kernel reads: its shape binds symbols.
+  std::vector<Signature> inputs;
+  std::vector<ProgramOutput> outputs;
 };
 
 /// What is stored in a package file.

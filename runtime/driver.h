@@ -82,6 +82,9 @@ class Device {
   /// Runs dispatches in order with full memory dependencies between them and waits. `timings` and `counters` may be null.
   virtual Result<void> run(std::span<const Dispatch> dispatches, std::vector<DispatchTiming>* timings,
                            std::vector<DispatchCounters>* counters) = 0;
+  /// True once the driver has said that the device is gone (lost, or its context unusable after a fault): every later
+  /// call fails, the contents of its buffers are undefined, and only opening it again helps.
+  virtual bool lost() const { return false; }
 };
 
 /// A way to find and open devices.

@@ -84,10 +84,15 @@ class Writer {
     for (const InputConstraint& c : program.must_be_false) {
       must_be_false.push_back({{"input", c.input}, {"meaning", c.meaning}, {"place", c.place}});
     }
-    return {{"target", program.target},      {"driver", program.driver},   {"kernels", kernels},
-            {"launches", launches},          {"buffers", buffers},         {"constants", constants},
-            {"symbols", program.symbols},    {"constraints", constraints}, {"indices", indices},
-            {"must_be_false", must_be_false}};
+    Json inputs = Json::array(), outputs = Json::array();
+    for (const Signature& input : program.inputs)
+      inputs.push_back({{"name", input.name}, {"type", name(input.type)}, {"shape", texts(input.shape)}});
+    for (const ProgramOutput& output : program.outputs)
+      outputs.push_back({{"name", output.name}, {"buffer", output.buffer}});
+    return {{"target", program.target},       {"driver", program.driver},   {"kernels", kernels},
+            {"launches", launches},           {"buffers", buffers},         {"constants", constants},
+            {"symbols", program.symbols},     {"constraints", constraints}, {"indices", indices},
+            {"must_be_false", must_be_false}, {"inputs", inputs},           {"outputs", outputs}};
   }
 
   Json describe(const Tensor& constant) {
@@ -367,6 +372,11 @@ class Reader {
     for (const Json& entry : array(json, "must_be_false")) {
       program.must_be_false.push_back({string(entry, "input"), string(entry, "meaning"), string(entry, "place")});
     }
+    for (const Json& entry : array(json, "inputs"))
+      program.inputs.push_back({string(entry, "name"), dtype(entry), expressions(entry, "shape")});
+    for (const Json& entry : array(json, "outputs"))
+      program.outputs.push_back(
+          {string(entry, "name"), index(integer<int>(entry, "buffer"), program.buffers.size(), "buffer")});
     return program;
   }
 

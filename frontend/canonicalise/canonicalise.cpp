@@ -180,48 +180,15 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
   return model;
 }
 
-namespace {
-
-/// Solves dim(symbols) == size where one symbol is unbound and occurs as coefficient · symbol + offset.
-bool solve(const Expr& dim, std::int64_t size, std::map<std::string, std::int64_t>& bindings) {
-  ExprMap known;
-  std::string unknown;
-  for (const std::string& s : symbols_of(dim)) {
-    if (const auto bound = bindings.find(s); bound != bindings.end())
-      known.emplace(s, Expr(bound->second));
-    else if (unknown.empty())
-      unknown = s;
-    else
-      return false;
-  }
-  if (unknown.empty()) return false;
-  const Expr one = simplify(substitute_symbols(dim, known));
-  const auto value_at = [&](std::int64_t x) { return evaluate_int(one, {{unknown, x}}); };
-  const auto zero = value_at(0), unit = value_at(1);
-  if (!zero || !unit || *unit == *zero) return false;
-  const std::int64_t coefficient = *unit - *zero, rest = size - *zero;
-  if (rest % coefficient != 0 || rest / coefficient < 0) return false;
-  const auto check = value_at(rest / coefficient);
-  if (!check || *check != size) return false;
-  bindings[unknown] = rest / coefficient;
-  return true;
+Interface interface_of(const Model& model) {
+  Interface out{model.semantic.inputs, {}, model.constraints, model.indices, model.must_be_false};
+  for (const std::string& name : model.semantic.outputs) out.outputs.emplace_back(name, model.output_of.at(name));
+  return out;
 }
-
-std::string dims_text(const std::vector<std::int64_t>& dims) {
-  std::string text = "[";
-  for (std::size_t k = 0; k < dims.size(); ++k) text += (k ? ", " : "") + std::to_string(dims[k]);
-  return text + "]";
-}
-
-}  // namespace
 
 Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, const NamedTensors& inputs) {
-  std::map<std::string, std::int64_t> bindings;
-  std::map<std::string, std::string> source;  // where a symbol's value is from
-  const auto where = [](const SemanticInput& input, std::size_t d) {
-    return fmt::format("dim {} of input {}", d, in_quotes(input.name));
-  };
-  for (const SemanticInput& input : model.semantic.inputs) {
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const Signature& input : model.semantic.inputs) {
     const auto given = inputs.find(input.name);
     if (given == inputs.end()) {
       std::string names;
@@ -234,40 +201,9 @@ Result<std::map<std::string, std::int64_t>> bind_symbols(const Model& model, con
       return bad_input(fmt::format("input {} is {}, the model takes {}", in_quotes(input.name), name(tensor.type()),
                                    name(input.type)));
     }
-    if (tensor.shape().size() != input.shape.size()) {
-      return bad_input(fmt::format("input {} has shape {}, the model takes {}", in_quotes(input.name),
-                                   dims_text(tensor.shape()), to_string(input.shape)));
-    }
-    for (std::size_t d = 0; d < input.shape.size(); ++d) {
-      const Expr& dim = input.shape[d];
-      if (!dim.is_constant() && dim.op() == Op::symbol && !bindings.contains(dim.name())) {
-        bindings[dim.name()] = tensor.shape()[d];
-        source[dim.name()] = where(input, d);
-      }
-    }
+    shapes.push_back(tensor.shape());
   }
-  // Sizes that are more than a symbol: solve what is left, then check all.
-  for (bool again = true; again;) {
-    again = false;
-    for (const SemanticInput& input : model.semantic.inputs) {
-      for (std::size_t d = 0; d < input.shape.size(); ++d) {
-        again = solve(input.shape[d], inputs.at(input.name).shape()[d], bindings) || again;
-      }
-    }
-  }
-  for (const SemanticInput& input : model.semantic.inputs) {
-    for (std::size_t d = 0; d < input.shape.size(); ++d) {
-      const std::int64_t size = inputs.at(input.name).shape()[d];
-      AICF_TRY(const std::int64_t wanted, evaluate_int(input.shape[d], bindings));
-      if (wanted == size) continue;
-      const Expr& dim = input.shape[d];
-      const auto from = dim.op() == Op::symbol ? source.find(dim.name()) : source.end();
-      const std::string reason = dim.is_constant()      ? std::string("the model takes")
-                                 : from != source.end() ? fmt::format("'{}' from {} is", dim.name(), from->second)
-                                                        : fmt::format("{} is", to_string(dim));
-      return bad_input(fmt::format("{} is {}, {} {}", where(input, d), size, reason, wanted));
-    }
-  }
+  AICF_TRY(auto bindings, bind_sizes(model.semantic.inputs, shapes));
   AICF_RETURN_IF_ERROR(check_shapes(model.constraints, bindings));
   for (const IndexConstraint& c : model.indices) {
     AICF_TRY(const std::int64_t size, evaluate_int(c.size, bindings));

@@ -71,18 +71,25 @@ std::string GraphBuilder::add(const std::string& op, std::vector<std::string> in
 
 std::vector<std::string> GraphBuilder::add_many(const std::string& op, std::vector<std::string> inputs, int outputs,
                                                 const std::vector<NamedAttribute>& attributes) {
+  std::vector<std::string> names{fresh(op.substr(op.rfind('.') + 1))};
+  for (int k = 1; k < outputs; ++k) names.push_back(fmt::format("{}_out{}", names[0], k));
+  add(op, std::move(inputs), names, attributes);
+  return names;
+}
+
+void GraphBuilder::add(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs,
+                       const std::vector<NamedAttribute>& attributes) {
   SemanticNode node;
   const std::size_t dot = op.rfind('.');
   node.op = dot == std::string::npos ? op : op.substr(dot + 1);
   node.domain = dot == std::string::npos ? "" : op.substr(0, dot);
   const auto opset = graph_.opsets.find(node.domain);
   node.opset = opset == graph_.opsets.end() ? 0 : opset->second;
-  node.name = fresh(node.op);
+  node.name = outputs.empty() ? fresh(node.op) : outputs[0];
   node.inputs = std::move(inputs);
-  for (int k = 0; k < outputs; ++k) node.outputs.push_back(k == 0 ? node.name : fmt::format("{}_out{}", node.name, k));
+  node.outputs = std::move(outputs);
   for (const NamedAttribute& a : attributes) node.attributes[a.name] = a.value;
-  graph_.nodes.push_back(node);
-  return node.outputs;
+  graph_.nodes.push_back(std::move(node));
 }
 
 void GraphBuilder::output(const std::string& tensor, const std::string& name) {

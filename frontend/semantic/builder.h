@@ -54,6 +54,9 @@ class GraphBuilder {
   /// One operation with one result. "" among the inputs is an absent one.
   std::string add(const std::string& op, std::vector<std::string> inputs,
                   const std::vector<NamedAttribute>& attributes = {});
+  /// … with results under the given names; the first one is the node's name too.
+  void add(const std::string& op, std::vector<std::string> inputs, std::vector<std::string> outputs,
+           const std::vector<NamedAttribute>& attributes);
   /// … with several results.
   std::vector<std::string> add_many(const std::string& op, std::vector<std::string> inputs, int outputs,
                                     const std::vector<NamedAttribute>& attributes = {});

@@ -80,6 +80,7 @@ class CudaDevice final : public Device {
   }
 
   const DeviceInfo& info() const override { return info_; }
+  bool lost() const override { return lost_; }
   std::size_t offset_alignment() const override { return kOffsetAlignment; }
 
   Result<std::unique_ptr<DeviceBuffer>> allocate(std::size_t bytes) override { return Buffer::create(context_, bytes); }
@@ -163,6 +164,7 @@ class CudaDevice final : public Device {
   Result<void> wait(std::span<const Dispatch> dispatches) {
     const Status status = api().stream_synchronize(stream_.handle);
     if (status == kSuccess) return {};
+    lost_ = true;
     if (dispatches.size() == 1) {
       return run_failure("cuStreamSynchronize failed: " + api().words(status),
                          fmt::format("kernel '{}'", static_cast<const Kernel&>(*dispatches[0].kernel).name()));
@@ -175,6 +177,7 @@ class CudaDevice final : public Device {
   std::shared_ptr<Context> context_;
   DeviceInfo info_;
   Owned stream_;
+  bool lost_ = false;
 };
 
 struct Found {

@@ -16,6 +16,7 @@ asm(R"(
 .text
 .p2align 4
 .globl aicf_fiber_switch
+.hidden aicf_fiber_switch
 .type aicf_fiber_switch, @function
 aicf_fiber_switch:
   pushq %rbp

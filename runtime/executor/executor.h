@@ -43,7 +43,7 @@ struct LaunchRecord {
 };
 
 struct RunResult {
-  NamedTensors outputs;  ///< by the program's buffer names (graph node names)
+  NamedTensors outputs;  ///< by output name; empty where the outputs were bound to device memory
   std::vector<LaunchRecord> launches;
   MemoryPlan memory;
   double milliseconds = 0;  ///< wall time of launches and waits, transfers excluded
@@ -54,16 +54,40 @@ struct RunOptions {
   std::uint64_t max_memory = 0;  ///< bytes on the device; 0 = no limit. Refused before anything is allocated.
 };
 
-/// A program loaded on a device; reusable for many runs. Kernels are loaded and constants uploaded once.
+/// Memory on the executor's device for the model's inputs and outputs by name, in device storage (device_size bytes an
+/// element). An output shares no memory with another binding.
+struct Bindings {
+  std::map<std::string, BufferSlice> inputs, outputs;
+};
+
+/// Host layout → device storage and back: integers and Booleans are 32-bit words, f64 is f32. Errors: bad_input naming
+/// `name` and the element beyond 32 bits (the extremes of i64 saturate).
+Result<std::vector<std::byte>> to_device(const std::string& name, const Tensor& tensor);
+/// `bytes` holds device_size(type) bytes an element of the shape.
+Tensor from_device(DType type, std::vector<std::int64_t> shape, std::span<const std::byte> bytes);
+
+/// The programs of a package that the device takes: the one compiled for its own model (`own`, DeviceModel::name) first,
+/// the others in the package's order. CUDA binaries run on their own architecture and on later ones of the same major
+/// number. Errors: unsupported with what the package holds and why it does not fit.
+Result<std::vector<const Program*>> fitting_programs(Device& device, const Package& package, const std::string& own);
+/// "sm_80 (cuda), lavapipe (vulkan)".
+std::string held(const Package& package);
+
+/// A program loaded on a device; reusable for many runs. Kernels are loaded and constants uploaded once. Device and
+/// program must outlive it; like its device it is for one thread at a time.
 class Executor {
  public:
   /// Errors: refused when the device does not take a kernel, whose place `failed_kernel` gets; run_failure.
   static Result<std::unique_ptr<Executor>> create(Device& device, const Program& program,
                                                   std::size_t* failed_kernel = nullptr);
   ~Executor();
-  /// Inputs by buffer name in the model's types; symbols must be bound. Integers are checked against the 32-bit device
+  /// Inputs by name in the model's types; symbols must be bound. Uploads them, downloads the outputs. Integers are checked against the 32-bit device
   /// storage (bad_input names tensor and value); sizes and inputs against the program's constraints.
   Result<RunResult> run(const NamedTensors& inputs, const std::map<std::string, std::int64_t>& symbols,
+                        const RunOptions& options = {});
+  /// Runs where the tensors lie, under the same checks; what an index constraint is about is read back for them. Every input
+  /// that a kernel reads and every output is bound, with the bytes of its shape (bad_input names the one that is not).
+  Result<RunResult> run(const Bindings& bindings, const std::map<std::string, std::int64_t>& symbols,
                         const RunOptions& options = {});
 
  private:

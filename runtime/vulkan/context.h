@@ -3,6 +3,7 @@
 // The logical device and what all objects of an open device share. Buffers and kernels keep it alive, so they may
 // outlive the Device that made them.
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,12 @@ class Context {
   const DeviceApi& api() const { return api_; }
   VkDevice device() const { return device_; }
   VkQueue queue() const { return queue_; }
+  /// Notes that a call ended with VK_ERROR_DEVICE_LOST; returns `result`.
+  VkResult note(VkResult result) {
+    if (result == VK_ERROR_DEVICE_LOST) lost_ = true;
+    return result;
+  }
+  bool lost() const { return lost_; }
   VkPipelineCache pipeline_cache() const { return pipeline_cache_.get(); }
 
   /// Storage buffers at bindings 0 … arguments − 1 of set 0. Thread-safe; the layout lives as long as the context.
@@ -48,6 +55,7 @@ class Context {
   VkDevice device_ = VK_NULL_HANDLE;
   VkQueue queue_ = VK_NULL_HANDLE;
   Owned<VkPipelineCache> pipeline_cache_;
+  std::atomic<bool> lost_ = false;
   std::mutex mutex_;  ///< Guards layouts_.
   std::map<std::pair<std::uint32_t, std::uint32_t>, Layout> layouts_;
 };

@@ -90,6 +90,8 @@ class VulkanDevice final : public Device {
     return done;
   }
 
+  bool lost() const override { return context_->lost(); }
+
  private:
   VulkanDevice() = default;
   std::shared_ptr<Context> context_;

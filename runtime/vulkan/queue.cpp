@@ -83,8 +83,9 @@ Result<void> Queue::finish(const std::string& place) {
   VkSubmitInfo submit{VK_STRUCTURE_TYPE_SUBMIT_INFO};
   submit.commandBufferCount = 1;
   submit.pCommandBuffers = &commands_;
-  AICF_RETURN_IF_ERROR(check(api.vkQueueSubmit(context_->queue(), 1, &submit, fence), "vkQueueSubmit", place));
-  if (const VkResult waited = api.vkWaitForFences(context_->device(), 1, &fence, VK_TRUE, UINT64_MAX)) {
+  AICF_RETURN_IF_ERROR(
+      check(context_->note(api.vkQueueSubmit(context_->queue(), 1, &submit, fence)), "vkQueueSubmit", place));
+  if (const VkResult waited = context_->note(api.vkWaitForFences(context_->device(), 1, &fence, VK_TRUE, UINT64_MAX))) {
     api.vkDeviceWaitIdle(context_->device());  // what the work uses is freed next
     return check(waited, "vkWaitForFences", place);
   }

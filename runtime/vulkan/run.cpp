@@ -190,10 +190,10 @@ Result<std::vector<double>> Runner::read_timestamps(std::size_t pieces) {
   std::vector<double> nanoseconds;
   if (!queries_) return nanoseconds;
   std::vector<std::uint64_t> stamps(pieces + 1);
-  AICF_RETURN_IF_ERROR(check(
-      context_->api().vkGetQueryPoolResults(context_->device(), queries_.get(), 0, stamps.size(), stamps.size() * 8,
-                                            stamps.data(), 8, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT),
-      "vkGetQueryPoolResults", "reading timestamps"));
+  AICF_RETURN_IF_ERROR(check(context_->note(context_->api().vkGetQueryPoolResults(
+                                 context_->device(), queries_.get(), 0, stamps.size(), stamps.size() * 8, stamps.data(),
+                                 8, VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT)),
+                             "vkGetQueryPoolResults", "reading timestamps"));
   const std::uint32_t bits = context_->physical().timestamp_valid_bits;
   const std::uint64_t mask = bits >= 64 ? UINT64_MAX : (std::uint64_t{1} << bits) - 1;
   for (std::size_t i = 0; i < pieces; ++i) {

@@ -50,7 +50,7 @@ Result<NamedTensors> attempt(const std::string& device_id, const Subject& s) {
   AICF_TRY(const auto device, open_device(device_id));
   AICF_TRY(const auto executor, Executor::create(*device, s.compiled.program));
   AICF_TRY(const RunResult run, executor->run(s.inputs, s.symbols));
-  return named_outputs(s.model, run, s.inputs, s.symbols);
+  return named_outputs(s.model, run);
 }
 
 /// `unseen`: calls that free or close, where an error changes nothing any more. Returns the names of the calls that failed.

@@ -69,28 +69,13 @@ Result<Place> open_place(const std::string& id) {
   Place place{id, nullptr, {}};
   AICF_TRY(place.device, open_device(id));
   const DeviceInfo& info = place.device->info();
-  for (const Backend* b : backends()) {
-    auto model = b->model_of(info.driver, info.name, info.properties);
-    if (!model) continue;
-    const BinaryKind kind = info.driver == "cuda_emulation" ? BinaryKind::cuda_source : b->binary_kind();
-    place.target = {id, b, std::move(*model), kind, info.driver};
-    return place;
-  }
-  return unsupported("no backend compiles for '" + id + "'");
+  AICF_TRY(place.target, target_of(id, info.driver, info.name, info.properties));
+  return place;
 }
 
-Result<NamedTensors> named_outputs(const Model& model, const RunResult& run, const NamedTensors& inputs,
-                                   const Sizes& symbols) {
+NamedTensors named_outputs(const Model& model, const RunResult& run) {
   NamedTensors out;
-  for (const auto& [output, node] : model.output_of) {
-    if (const auto it = run.outputs.find(node); it != run.outputs.end()) {
-      out[output] = it->second;
-      continue;
-    }
-    // Handed through: an input or a constant of the model.
-    AICF_TRY(NamedTensors through, evaluate_graph(model.graph, model.constants, inputs, symbols, {node}));
-    out[output] = through.at(node);
-  }
+  for (const auto& [output, node] : model.output_of) out[output] = run.outputs.at(node);
   return out;
 }
 
@@ -100,7 +85,7 @@ Result<Outcome> run_model(Place& place, const Model& model, const NamedTensors& 
   AICF_TRY(out.compiled, compile(model.graph, model.constants, place.target, options));
   AICF_TRY(auto executor, Executor::create(*place.device, out.compiled.program));
   AICF_TRY(out.run, executor->run(inputs, symbols));
-  AICF_TRY(out.outputs, named_outputs(model, out.run, inputs, symbols));
+  out.outputs = named_outputs(model, out.run);
   return out;
 }
 

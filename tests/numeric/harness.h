@@ -60,8 +60,7 @@ struct Outcome {
 Result<Outcome> run_model(Place& place, const Model& model, const NamedTensors& inputs, const Sizes& symbols,
                           const CompileOptions& options = {});
 /// The outputs of a run under the model's names.
-Result<NamedTensors> named_outputs(const Model& model, const RunResult& run, const NamedTensors& inputs,
-                                   const Sizes& symbols);
+NamedTensors named_outputs(const Model& model, const RunResult& run);
 
 /// float64, node by node; by the model's output names.
 Result<NamedTensors> reference(const Model& model, const NamedTensors& inputs, const Sizes& symbols);

@@ -78,6 +78,8 @@ Program guarded() {
                 {1, {0, 1}, {n}, n, logical_and(logical_not(small), even), "t"},
                 {2, {0, 1}, {n}, n, logical_and(logical_not(small), logical_not(even)), "t"},
                 {3, {1, 2}, {n}, n, {}, "y"}};
+  p.inputs = {{"x", DType::f32, {n}}};
+  p.outputs = {{"y", 2}};
   return p;
 }
 

@@ -46,6 +46,8 @@ Program make_program(const std::string& target) {
   program.constraints = {{n, seq * 2 - 1, "node 'Add'"}, {n, Expr(64), "node 'Gather'", true}};
   program.indices = {{"x", n, true, "node 'Gather'"}};
   program.must_be_false = {{"x", "training mode", "node 'Dropout'"}};
+  program.inputs = {{"x", DType::f16, {n, 64}}, {"unread", DType::i64, {seq * 2, 1}}};
+  program.outputs = {{"out", 1}, {"weights", 2}};
   return program;
 }
 
@@ -57,6 +59,17 @@ void expect_equal(const Program& a, const Program& b) {
   EXPECT_EQ(a.target, b.target);
   EXPECT_EQ(a.driver, b.driver);
   EXPECT_EQ(a.symbols, b.symbols);
+  ASSERT_EQ(a.inputs.size(), b.inputs.size());
+  for (std::size_t i = 0; i < a.inputs.size(); ++i)
+    EXPECT_EQ(std::tie(a.inputs[i].name, a.inputs[i].type, a.inputs[i].shape),
+              std::tie(b.inputs[i].name, b.inputs[i].type, b.inputs[i].shape));
+  ASSERT_EQ(a.outputs.size(), b.outputs.size());
+  for (std::size_t i = 0; i < a.outputs.size(); ++i)
+    EXPECT_EQ(std::tie(a.outputs[i].name, a.outputs[i].buffer), std::tie(b.outputs[i].name, b.outputs[i].buffer));
+  ASSERT_EQ(a.constraints.size(), b.constraints.size());
+  for (std::size_t i = 0; i < a.constraints.size(); ++i)
+    EXPECT_EQ(std::tie(a.constraints[i].left, a.constraints[i].right, a.constraints[i].place),
+              std::tie(b.constraints[i].left, b.constraints[i].right, b.constraints[i].place));
   ASSERT_EQ(a.kernels.size(), b.kernels.size());
   for (std::size_t i = 0; i < a.kernels.size(); ++i) {
     const KernelBinary &x = a.kernels[i], &y = b.kernels[i];
@@ -257,6 +270,7 @@ TEST(Package, MalformedHeadersBehindAValidChecksumAreRefused) {
   EXPECT_THAT(replaced("\"offset\":0", "\"offset\":1"), HasSubstr("outside the file"));
   EXPECT_THAT(replaced("\"shape\":[5]", "\"shape\":[6]"), HasSubstr("disagree in size"));
   EXPECT_THAT(replaced("\"shape\":[5]", "\"shape\":5"), HasSubstr("not a list"));
+  EXPECT_THAT(replaced("\"buffer\":2", "\"buffer\":7"), HasSubstr("buffer 7 does not exist"));
   EXPECT_THAT(replaced("\"target\"", "\"tarXet\""), HasSubstr("'target' is missing"));
   EXPECT_THAT(replaced("\"workgroup_size\":128", "\"workgroup_size\":-12"), HasSubstr("integer in range"));
   EXPECT_THAT(replaced("{\"blobs\"", "[\"blobs\""), HasSubstr("malformed"));

@@ -70,7 +70,7 @@ struct Outcome {
   CompiledModel compiled;
   double compile_seconds = 0, load_seconds = 0;
 };
-/// Compiles for a target, with progress.
+/// Compiles for a target, with progress and the model's interface.
 Result<CompiledModel> compile_for(const Target& target, const LoadedModel& loaded, const CompileOptions& options);
 /// Fills `out` but for outputs and run. What --max-memory does not allow is refused before the device is asked for
 /// anything. A schedule with a kernel that the device refuses gives way to the next best one,

@@ -88,14 +88,8 @@ Result<Place> open_place(const std::string& id) {
   if (place.reference) return place;
   AICF_TRY(place.device, open_device(id));
   const DeviceInfo& info = place.device->info();
-  for (const Backend* b : backends()) {
-    auto model = b->model_of(info.driver, info.name, info.properties);
-    if (!model) continue;
-    BinaryKind kind = info.driver == "cuda_emulation" ? BinaryKind::cuda_source : b->binary_kind();
-    place.target = {id, b, std::move(*model), kind, info.driver};
-    return place;
-  }
-  return unsupported(fmt::format("no backend compiles for the device '{}'", id));
+  AICF_TRY(place.target, target_of(id, info.driver, info.name, info.properties));
+  return place;
 }
 
 Result<LoadedModel> load(const Options& options, bool need_inputs) {
@@ -155,8 +149,7 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     if (options.max_memory != 0 && bytes > options.max_memory)
       return unsupported(fmt::format("the inputs up to '{}' alone need {}, --max-memory allows {}", i.name,
                                      bytes_text(bytes), bytes_text(options.max_memory)));
-    const bool is_false =
-        std::ranges::count(out.model.must_be_false, i.name, &InputConstraint::input) > 0;
+    const bool is_false = std::ranges::count(out.model.must_be_false, i.name, &InputConstraint::input) > 0;
     out.inputs[i.name] = is_false ? Tensor(i.type, shape) : make_tensor(i.type, shape, bits);
     made = true;
   }
@@ -200,7 +193,9 @@ Result<CompiledModel> compile_for(const Target& target, const LoadedModel& loade
   Phase phase("compile for " + target.name);
   CompileOptions shown = options;
   shown.progress = [&](const std::string& step, int done, int total) { phase.at(step, done, total); };
-  return aicf::compile(loaded.model.graph, loaded.model.constants, target, shown);
+  AICF_TRY(CompiledModel compiled, aicf::compile(loaded.model.graph, loaded.model.constants, target, shown));
+  set_interface(compiled.program, interface_of(loaded.model));
+  return compiled;
 }
 
 Result<std::unique_ptr<Executor>> compile_and_load(Place& place, const LoadedModel& loaded, const Options& options,
@@ -234,16 +229,7 @@ Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& o
   AICF_TRY(auto executor, compile_and_load(place, loaded, options, fuse, out));
   const Phase phase("run on " + place.id);
   AICF_TRY(out.run, executor->run(loaded.inputs, loaded.symbols));
-  for (const auto& [output, node] : loaded.model.output_of) {
-    auto value = out.run.outputs.find(node);
-    if (value == out.run.outputs.end()) {  // handed through: an input or a constant of the model
-      AICF_TRY(NamedTensors through,
-               evaluate_graph(loaded.model.graph, loaded.model.constants, loaded.inputs, loaded.symbols, {node}));
-      out.outputs[output] = through.at(node);
-    } else {
-      out.outputs[output] = value->second;
-    }
-  }
+  out.outputs = out.run.outputs;
   return out;
 }
 

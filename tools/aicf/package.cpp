@@ -1,86 +1,11 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <charconv>
 #include <fstream>
 
 #include "tools/aicf/progress.h"
 #include "tools/aicf/report.h"
 
 namespace aicf::command {
-
-namespace {
-
-// The number of "sm_80"; 0 for anything else.
-int architecture(const std::string& target) {
-  int number = 0;
-  if (target.starts_with("sm_")) std::from_chars(target.data() + 3, target.data() + target.size(), number);
-  return number;
-}
-
-// Whether the device takes a program's kernels. CUDA binaries run on their own architecture and on later ones of the same
-// major number; source under emulation is checked when it is compiled.
-Result<void> fits(Device& device, const Program& program) {
-  const DeviceInfo& info = device.info();
-  if (program.driver != info.driver) return unsupported(fmt::format("it is for the driver '{}'", program.driver));
-  if (auto cc = info.properties.find("compute_capability"); info.driver == "cuda" && cc != info.properties.end()) {
-    const int wanted = architecture(program.target);
-    if (wanted / 10 != cc->second / 10 || wanted > cc->second)
-      return unsupported(fmt::format("its kernels do not run on sm_{}", cc->second));
-  }
-  for (const KernelBinary& k : program.kernels) AICF_RETURN_IF_ERROR(device.fits(k));
-  return {};
-}
-
-// Programs that the device takes: the one compiled for its own model first, the others in the package's order.
-std::vector<const Program*> fitting(Device& device, const Package& package, std::string& why_not) {
-  const DeviceInfo& info = device.info();
-  std::string own;
-  for (const Backend* b : backends())
-    if (auto model = b->model_of(info.driver, info.name, info.properties); model && own.empty()) own = model->name;
-  std::vector<const Program*> out;
-  for (const Program& p : package.programs) {
-    if (auto fit = fits(device, p)) {
-      out.push_back(&p);
-    } else {
-      why_not += fmt::format("; {}: {}", p.target, fit.error().message);
-    }
-  }
-  std::ranges::stable_partition(out, [&](const Program* p) { return p->target == own; });
-  return out;
-}
-
-std::string held(const Package& package) {
-  std::string out;
-  for (const Program& p : package.programs)
-    out += fmt::format("{}{} ({})", out.empty() ? "" : ", ", p.target, p.driver);
-  return out;
-}
-
-// Sizes that the inputs give to the program's symbols.
-Result<void> bind_inputs(const Program& program, const NamedTensors& given, NamedTensors& inputs,
-                         std::map<std::string, std::int64_t>& symbols) {
-  for (const BufferPlan& b : program.buffers) {
-    if (b.kind != BufferPlan::Kind::input) continue;
-    auto it = given.find(b.name);
-    if (it == given.end()) return bad_input(fmt::format("the package needs the input '{}': give --inputs", b.name));
-    inputs.insert(*it);
-    const std::vector<std::int64_t>& shape = it->second.shape();
-    if (shape.size() != b.shape.size())
-      return bad_input(
-          fmt::format("input '{}' has {} dimensions, the package takes {}", b.name, shape.size(), b.shape.size()));
-    for (std::size_t i = 0; i < shape.size(); ++i) {
-      if (b.shape[i].op() != Op::symbol) continue;
-      auto [known, inserted] = symbols.try_emplace(b.shape[i].name(), shape[i]);
-      if (known->second != shape[i])
-        return bad_input(fmt::format("input '{}' makes {} = {}, it is {} already", b.name, b.shape[i].name(), shape[i],
-                                     known->second));
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 bool is_package(const std::string& path) {
   if (path.ends_with(".aicfpkg") || path.ends_with(".pkg")) return true;
@@ -97,22 +22,26 @@ Result<int> run_package(const Options& given) {
   auto device = open_device(id);
   if (!device)
     return fail(device.error().kind, fmt::format("{}; the package holds {}", device.error().text(), held(package)));
-  std::string why_not;
-  const std::vector<const Program*> programs = fitting(**device, package, why_not);
-  if (programs.empty())
-    return unsupported(
-        fmt::format("the package holds {}, none for '{}' ({}){}", held(package), id, (*device)->info().name, why_not));
+  const DeviceInfo& info = (*device)->info();
+  AICF_TRY(const Target target, target_of(id, info.driver, info.name, info.properties));
+  AICF_TRY(const std::vector<const Program*> programs, fitting_programs(**device, package, target.model.name));
 
-  NamedTensors tensors, inputs;
-  if (!options.inputs.empty()) {
-    std::vector<std::string> names;
-    for (const BufferPlan& b : programs[0]->buffers)
-      if (b.kind == BufferPlan::Kind::input) names.push_back(b.name);
-    AICF_TRY(tensors, read_inputs(options.inputs, names));
+  const Program& interface = *programs[0];  // all have the same
+  std::vector<std::string> names;
+  for (const Signature& input : interface.inputs) names.push_back(input.name);
+  AICF_TRY(const NamedTensors inputs, read_inputs(options.inputs, names));
+  std::vector<std::vector<std::int64_t>> shapes;
+  for (const Signature& input : interface.inputs) {
+    const auto given = inputs.find(input.name);
+    if (given == inputs.end())
+      return bad_input(fmt::format("the package needs the input '{}': give --inputs", input.name));
+    shapes.push_back(given->second.shape());
   }
-  std::map<std::string, std::int64_t> symbols;
-  AICF_TRY(symbols, bindings(options));
-  AICF_RETURN_IF_ERROR(bind_inputs(*programs[0], tensors, inputs, symbols));
+  AICF_TRY(const auto symbols, bind_sizes(interface.inputs, shapes));
+  AICF_TRY(const auto bound, bindings(options));
+  for (const auto& [symbol, size] : bound)
+    if (const auto it = symbols.find(symbol); it != symbols.end() && it->second != size)
+      return bad_input(fmt::format("--bind {}={}: the inputs make it {}", symbol, size, it->second));
 
   std::size_t taken = 0;
   auto phase = std::make_unique<Phase>(fmt::format("run on {}", id));

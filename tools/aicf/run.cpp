@@ -54,12 +54,6 @@ Result<int> compile(const Options& options) {
     }());
     AICF_TRY(CompileOptions compile, compile_options(options, loaded.symbols, options.fusion == "on"));
     AICF_TRY(CompiledModel compiled, compile_for(target, loaded, compile));
-    compiled.program.constraints = loaded.model.constraints;
-    compiled.program.indices = loaded.model.indices;
-    compiled.program.must_be_false = loaded.model.must_be_false;
-    for (const auto& [output, node] : loaded.model.output_of)
-      for (BufferPlan& b : compiled.program.buffers)
-        if (b.name == node && b.kind == BufferPlan::Kind::output) b.name = output;
     Json kernels = Json::array();
     for (const KernelBinary& k : compiled.program.kernels) {
       Json j{{"name", k.name}, {"bytes", k.bytes.size()}};

@@ -34,10 +34,14 @@ Result<std::optional<Divergence>> first_divergence(Place& place, const LoadedMod
   AICF_TRY(CompileOptions how, compile_options(options, loaded.symbols, options.fusion == "on"));
   AICF_TRY(CompiledModel compiled, compile_for(place.target, loaded, how));
   std::set<std::string> written;
-  for (BufferPlan& b : compiled.program.buffers) {
+  compiled.program.outputs.clear();  // by the names of the graph, and every intermediate with them
+  for (std::size_t i = 0; i < compiled.program.buffers.size(); ++i) {
+    BufferPlan& b = compiled.program.buffers[i];
     if (b.kind == BufferPlan::Kind::intermediate)
       b.kind = BufferPlan::Kind::output;  // keeps its place and is read back
-    if (b.kind == BufferPlan::Kind::output && compiled.graph.find(b.name)) written.insert(b.name);
+    if (b.kind != BufferPlan::Kind::output || !compiled.graph.find(b.name)) continue;
+    written.insert(b.name);
+    compiled.program.outputs.push_back({b.name, static_cast<int>(i)});
   }
   AICF_TRY(auto executor, Executor::create(*place.device, compiled.program));
   AICF_TRY(const RunResult run, executor->run(loaded.inputs, loaded.symbols));

@@ -62,6 +62,18 @@ class Program {
   const NvrtcLibrary& nvrtc_;
 };
 
+/// Lines that tell how long ptxas took: a log belongs to packages, and equal sources give equal bytes.
+std::string without_times(std::string_view log) {
+  std::string kept;
+  while (!log.empty()) {
+    const std::size_t end = std::min(log.find('\n'), log.size() - 1) + 1;
+    if (log.substr(0, end).find("Compile time") == std::string_view::npos) kept += log.substr(0, end);
+    log.remove_prefix(end);
+  }
+  while (kept.ends_with('\n')) kept.pop_back();
+  return kept;
+}
+
 Result<int> architecture_number(const NvrtcLibrary& nvrtc, const std::string& architecture) {
   const bool known_form = architecture.starts_with("sm_") && architecture.size() > 4 &&
                           std::isdigit(static_cast<unsigned char>(architecture[3]));
@@ -137,6 +149,7 @@ Result<AssembledCuda> assemble_cuda(const std::string& source, const std::string
     return run_failure(fmt::format("NVRTC gave no device binary: {}", error_name(*nvrtc, failed)), name);
   }
   parse_ptxas_log(result.log, result);
+  result.log = without_times(result.log);
   return result;
 }
 

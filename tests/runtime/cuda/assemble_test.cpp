@@ -43,6 +43,16 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"ldmatrix_mma", kernels::kLdmatrix}, Case{"every", kernels::kEveryIntrinsic}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(AssembleCuda, TheSameSourceGivesTheSameBytes) {
+  if (const auto version = nvrtc_version(); !version) GTEST_SKIP() << version.error().text();
+  const auto once = assemble_cuda(kernels::kTiledMatmul, "tiled_matmul", "sm_80");
+  const auto again = assemble_cuda(kernels::kTiledMatmul, "tiled_matmul", "sm_80");
+  ASSERT_TRUE(once && again);
+  EXPECT_TRUE(once->cubin == again->cubin);
+  EXPECT_EQ(once->log, again->log);
+  EXPECT_THAT(once->log, testing::Not(HasSubstr(" ms")));
+}
+
 TEST(AssembleCuda, OptionsReachTheCompiler) {
   if (const auto version = nvrtc_version(); !version) GTEST_SKIP() << version.error().text();
   const auto few = assemble_cuda(kernels::kTiledMatmul, "tiled_matmul", "sm_80", {.max_registers = 32});

@@ -6,7 +6,7 @@
 
 namespace aicf::command {
 
-/// "58 launches, 14 kernels": kernels of equal form are compiled once.
+/// "58 launches, 10 kernels": kernels of equal form are compiled once.
 std::string launches_text(const CompiledModel& compiled);
 /// One line per region: what it is, whether it streams, states, and what it writes.
 std::string region_line(const CompiledRegion& region);

@@ -82,7 +82,10 @@ Ended run_command(const std::vector<std::string>& arguments, const CommandOption
   for (const auto& [descriptor, text] : sources) drain(descriptor, *text);
   for (const int d : {out[0], err[0], terminal})
     if (d >= 0) close(d);
-  ended.seconds = seconds();
+  const auto spent = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  ended.seconds = spent(usage.ru_utime) + spent(usage.ru_stime);
   ended.peak_kib = usage.ru_maxrss;
   if (WIFEXITED(status)) ended.exit = WEXITSTATUS(status);
   if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);

@@ -13,7 +13,7 @@ struct Ended {
   int exit = -1;         ///< exit status; −1 when a signal ended it
   int signal = 0;        ///< that signal; SIGKILL after `seconds_most`
   std::string out, err;  ///< with a terminal, everything stands in `out`
-  double seconds = 0;    ///< wall time
+  double seconds = 0;    ///< of the processor: a limit on it holds however busy the machine is
   long peak_kib = 0;     ///< most memory resident at once
 };
 

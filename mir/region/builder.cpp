@@ -13,7 +13,7 @@ namespace {
 using Renaming = std::map<std::string, std::string>;
 
 constexpr int most_outside_loads = 256;
-constexpr int most_substitutions = 4096;  ///< loads of one member that are computed in place, each at its own index
+constexpr int most_substitutions = 1024;  ///< loads of one member that are computed in place, each at its own index
 
 class Builder {
  public:

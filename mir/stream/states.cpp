@@ -11,7 +11,9 @@ namespace aicf::stream {
 
 std::string Names::fresh(const std::string& base) {
   std::string name = base;
-  for (int i = 1; used_.contains(name); ++i) name = fmt::format("{}_{}", base, i);
+  if (used_.contains(name))
+    for (int& i = next_.try_emplace(base, 1).first->second; used_.contains(name); ++i)
+      name = fmt::format("{}_{}", base, i);
   used_.insert(name);
   return name;
 }

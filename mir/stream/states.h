@@ -32,6 +32,7 @@ class Names {
 
  private:
   std::set<std::string> used_;
+  std::map<std::string, int> next_;  ///< suffix to try for a name that is taken
 };
 
 /// A statement of the step in terms of the region's values and loads: a local, or the update of a state.

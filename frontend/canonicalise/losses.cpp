@@ -26,16 +26,16 @@ Result<ValuePtr> log_softmax(Lowering& op, const ValuePtr& x) {
   const DType type = wide(x->type);
   AICF_TRY(const ValuePtr max,
            op.reduce({op.name("max"), type, places, {x}}, classes, ReduceOp::max,
-                     [&](const Index& i, const Index& r) { return op.wide_at(x, with_class(i, r[0])); }));
+                     [&](const Index& i, const Index& r) { return op.at(x, with_class(i, r[0])); }));
   AICF_TRY(
       const ValuePtr sum,
       op.reduce({op.name("sum"), type, places, {x, max}}, classes, ReduceOp::sum, [&](const Index& i, const Index& r) {
-        return Expr::unary(Op::exp, op.wide_at(x, with_class(i, r[0])) - op.at(max, i));
+        return Expr::unary(Op::exp, op.at(x, with_class(i, r[0])) - op.at(max, i));
       }));
   return op.map({op.name("log_prob", 1), x->type, x->shape, {x, max, sum}}, [&](const Index& i) {
     Index place = i;
     place.erase(place.begin() + 1);
-    return cast_to(op.wide_at(x, i) - op.at(max, place) - Expr::unary(Op::log, op.at(sum, place)), x->type);
+    return cast_to(op.at(x, i) - op.at(max, place) - Expr::unary(Op::log, op.at(sum, place)), x->type);
   });
 }
 
@@ -79,12 +79,12 @@ Result<void> class_loss(Lowering& op) {
     return ignored ? Expr::select(is_ignored(i), Expr(0), own) : own;
   };
   auto weight = [&](const Index& i) {
-    const Expr own = weighted ? op.wide_at(op.in(2), {label(i)}) : Expr::constant(type, 1);
+    const Expr own = weighted ? op.at(op.in(2), {label(i)}) : Expr::constant(type, 1);
     return ignored ? Expr::select(is_ignored(i), Expr::constant(type, 0), own) : own;
   };
   auto loss = [&](const Index& i) {
-    const Expr own = Expr::unary(Op::neg, op.wide_at(log_prob, with_class(i, label(i))));
-    const Expr scaled = weighted ? own * op.wide_at(op.in(2), {label(i)}) : own;
+    const Expr own = Expr::unary(Op::neg, op.at(log_prob, with_class(i, label(i))));
+    const Expr scaled = weighted ? own * op.at(op.in(2), {label(i)}) : own;
     return ignored ? Expr::select(is_ignored(i), Expr::constant(type, 0), scaled) : scaled;
   };
   Values read{log_prob, labels};

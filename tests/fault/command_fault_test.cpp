@@ -23,7 +23,7 @@ class CommandFaults : public testing::Test {
         fmt::format("AICF_VULKAN_LIBRARY={} AICF_FAULT='{}' {} {}", AICF_FAULT_VULKAN, fault, AICF_COMMAND, arguments));
   }
   std::string run() const {
-    return fmt::format("run {} --device {} --inputs {} --outputs {}", case_.model(), lavapipe, case_.runs[0].inputs,
+    return fmt::format("run {} --device {} --inputs {} --outputs {}", case_.model, lavapipe, case_.runs[0].inputs,
                        outputs_);
   }
   std::size_t files() const {
@@ -76,13 +76,13 @@ TEST_F(CommandFaults, NoScheduleIsLeft) {
 TEST_F(CommandFaults, AFileThatCannotBeWrittenLeavesNothing) {
   const std::string package = folder_.file("p.aicfpkg");
   for (const std::string& arguments :
-       {fmt::format("compile {} -o {} --target lavapipe", case_.model(), package), run()}) {
+       {fmt::format("compile {} -o {} --target lavapipe", case_.model, package), run()}) {
     const Ended ended = shell(fmt::format("ulimit -f 1; {} {}", AICF_COMMAND, arguments));
     EXPECT_EQ(ended.status, 1) << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("cannot be written: File too large"));
     EXPECT_EQ(files(), 0U);
   }
-  const Ended device = shell(fmt::format("{} compile {} -o /dev/full --target lavapipe", AICF_COMMAND, case_.model()));
+  const Ended device = shell(fmt::format("{} compile {} -o /dev/full --target lavapipe", AICF_COMMAND, case_.model));
   EXPECT_EQ(device.status, 1) << device.output;
   EXPECT_THAT(device.output, HasSubstr("/dev/full: cannot be written: No space left on device"));
 }

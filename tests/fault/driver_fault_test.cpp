@@ -37,7 +37,7 @@ struct Subject {
 Result<Subject> subject(const Target& target) {
   const CorpusCase& c = corpus_case("near-layernorm-matmul-ts17");
   Subject s;
-  AICF_TRY(s.model, load_model(c.model()));
+  AICF_TRY(s.model, load_model(c.model));
   AICF_TRY(s.inputs, read_tensors(c.runs[0].inputs));
   AICF_TRY(s.expected, read_tensors(c.runs[0].expected));
   AICF_TRY(s.symbols, bind_symbols(s.model, s.inputs));

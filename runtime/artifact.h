@@ -108,7 +108,7 @@ enum class WeightStorage {
   referenced  ///< stay there: the package has the file's path (relative to its own folder), place and XXH3-64
 };
 
-/// Format: magic "AICFPKG1", header length, JSON header, 64-byte aligned blobs, XXH3-64 of everything before it. Equal
+/// Format: magic "AICFPKG2", header length, JSON header, 64-byte aligned blobs, XXH3-64 of everything before it. Equal
 /// packages give equal bytes. Constants are stored once and shared between programs. Written by rename.
 Result<void> write_package(const std::string& path, const Package& package,
                            WeightStorage weights = WeightStorage::embedded);

@@ -1,4 +1,4 @@
-// Package files. Layout: "AICFPKG1", u64 length of the header, JSON header, zeros to a multiple of 64, blobs each
+// Package files. Layout: "AICFPKG2", u64 length of the header, JSON header, zeros to a multiple of 64, blobs each
 // padded to a multiple of 64, u64 XXH3-64 of everything before; integers are little-endian. Blob offsets count from the
 // first blob. Byte strings (binaries, sources, logs, constants) are blobs, stored once however often they are used; a
 // constant may be a part of another file instead.
@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 using Bytes = std::span<const std::byte>;
 
-constexpr std::string_view magic = "AICFPKG1";
+constexpr std::string_view magic = "AICFPKG2";
 constexpr int format_version = 2;
 constexpr std::size_t blob_alignment = 64;
 constexpr std::size_t smallest_file = 8 + 8 + 8;

@@ -27,11 +27,10 @@ Result<ValuePtr> log_softmax(Lowering& op, const ValuePtr& x) {
   AICF_TRY(const ValuePtr max,
            op.reduce({op.name("max"), type, places, {x}}, classes, ReduceOp::max,
                      [&](const Index& i, const Index& r) { return op.at(x, with_class(i, r[0])); }));
-  AICF_TRY(
-      const ValuePtr sum,
-      op.reduce({op.name("sum"), type, places, {x, max}}, classes, ReduceOp::sum, [&](const Index& i, const Index& r) {
-        return Expr::unary(Op::exp, op.at(x, with_class(i, r[0])) - op.at(max, i));
-      }));
+  AICF_TRY(const ValuePtr sum, op.reduce({op.name("sum"), type, places, {x, max}}, classes, ReduceOp::sum,
+                                         [&](const Index& i, const Index& r) {
+                                           return Expr::unary(Op::exp, op.at(x, with_class(i, r[0])) - op.at(max, i));
+                                         }));
   return op.map({op.name("log_prob", 1), x->type, x->shape, {x, max, sum}}, [&](const Index& i) {
     Index place = i;
     place.erase(place.begin() + 1);

@@ -73,6 +73,7 @@ class Former {
 
  private:
   bool reduces(NodeId id) const { return graph_.node(id).reduce != ReduceOp::none; }
+  bool rests_on_reduction(NodeId id) const;
   bool same_operation(NodeId a, NodeId b) const;
   bool cheap(NodeId id) const;
   std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const;
@@ -121,6 +122,18 @@ Refusal Former::refusal(const std::set<NodeId>& members, std::string law, std::s
   return r;
 }
 
+// Whether a value comes of a reduction, through maps near it: then writing it is more than a copy of an input.
+bool Former::rests_on_reduction(NodeId id) const {
+  constexpr std::size_t most_visited = 16;
+  std::vector<NodeId> visited{id};
+  for (std::size_t i = 0; i < visited.size() && visited.size() <= most_visited; ++i) {
+    if (reduces(visited[i])) return true;
+    for (const NodeId p : graph_.producers(visited[i]))
+      if (graph_.node(p).kind == NodeKind::compute && !contains(visited, p)) visited.push_back(p);
+  }
+  return false;
+}
+
 // Walks producers users-first; a node joins when all its users are members (or it is cheap, or a reduction that may be
 // written as well).
 std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const {
@@ -142,7 +155,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
             refusal({id}, "second consumer",
                     fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
     };
-    const bool carries = reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return reduces(p); });
+    const bool carries = rests_on_reduction(id);
     if (done_.contains(id)) {
       if (carries) refuse_second();
       continue;

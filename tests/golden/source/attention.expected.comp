@@ -3,21 +3,20 @@
 #extension GL_EXT_spirv_intrinsics : require
 
 // attention_0: 8 threads (1 x 8) a workgroup, 1 workgroups
-//   reads Q: f32[8, 4]
-//   reads K: f32[11, 4]
-//   reads mask: f32[8, 11]
-//   reads V: f32[11, 4]
-//   writes out: f32[8, 4]
-//   out_ is "out"
+//   reads in0: f32[8, 4]
+//   reads in1: f32[11, 4]
+//   reads in2: f32[8, 11]
+//   reads in3: f32[11, 4]
+//   writes out0: f32[8, 4]
 
 // SignedZeroInfNanPreserve for 32-bit floats.
 spirv_execution_mode(extensions = ["SPV_KHR_float_controls"], capabilities = [4466], 4461, 32);
 layout(local_size_x = 8) in;
-layout(std430, set = 0, binding = 0) restrict readonly buffer aicf_Q_x4 { u64vec2 Q_x4[]; };
-layout(std430, set = 0, binding = 1) restrict readonly buffer aicf_K_x4 { u64vec2 K_x4[]; };
-layout(std430, set = 0, binding = 2) restrict readonly buffer aicf_mask { float mask[]; };
-layout(std430, set = 0, binding = 3) restrict readonly buffer aicf_V_x4 { u64vec2 V_x4[]; };
-layout(std430, set = 0, binding = 4) writeonly buffer aicf_out_x4 { vec4 out_x4[]; };
+layout(std430, set = 0, binding = 0) restrict readonly buffer aicf_in0_x4 { u64vec2 in0_x4[]; };
+layout(std430, set = 0, binding = 1) restrict readonly buffer aicf_in1_x4 { u64vec2 in1_x4[]; };
+layout(std430, set = 0, binding = 2) restrict readonly buffer aicf_in2 { float in2[]; };
+layout(std430, set = 0, binding = 3) restrict readonly buffer aicf_in3_x4 { u64vec2 in3_x4[]; };
+layout(std430, set = 0, binding = 4) writeonly buffer aicf_out0_x4 { vec4 out0_x4[]; };
 layout(push_constant) uniform aicf_parameters { int workgroup_count; };
 #define aicf_inf uintBitsToFloat(0x7f800000u)
 #define aicf_nan uintBitsToFloat(0x7fc00000u)
@@ -31,9 +30,9 @@ void main() {
   int base_q = 8 * workgroup;
   float q_0, q_1, q_2, q_3;
   int q_at = base_q + lane;
-  int Q_at = 4 * q_at;
+  int in0_at = 4 * q_at;
   {
-    const u64vec2 aicf_v = Q_x4[Q_at >> 2];
+    const u64vec2 aicf_v = in0_x4[in0_at >> 2];
     const uvec2 aicf_v_0 = unpackUint2x32(aicf_v.x);
     const uvec2 aicf_v_1 = unpackUint2x32(aicf_v.y);
     q_0 = uintBitsToFloat(aicf_v_0.x); q_1 = uintBitsToFloat(aicf_v_0.y);
@@ -50,9 +49,9 @@ void main() {
     float m_old = m;
     float score = 0.0;
     float k_0, k_1, k_2, k_3;
-    int K_at = 4 * base_kv;
+    int in1_at = 4 * base_kv;
     {
-      const u64vec2 aicf_v = K_x4[K_at >> 2];
+      const u64vec2 aicf_v = in1_x4[in1_at >> 2];
       const uvec2 aicf_v_0 = unpackUint2x32(aicf_v.x);
       const uvec2 aicf_v_1 = unpackUint2x32(aicf_v.y);
       k_0 = uintBitsToFloat(aicf_v_0.x); k_1 = uintBitsToFloat(aicf_v_0.y);
@@ -63,11 +62,11 @@ void main() {
     score += q_1 * k_1;
     score += q_2 * k_2;
     score += q_3 * k_3;
-    float mask_n1;
-    int mask_at = 11 * q_at + base_kv;
-    mask_n1 = mask[mask_at];
+    float x0;
+    int in2_at = 11 * q_at + base_kv;
+    x0 = in2[in2_at];
     // s
-    float s = score + mask_n1;
+    float s = score + x0;
     // update
     m = aicf_maxnum(m, s);
     // m_safe
@@ -86,7 +85,7 @@ void main() {
     l += p;
     float v_0, v_1, v_2, v_3;
     {
-      const u64vec2 aicf_v = V_x4[K_at >> 2];
+      const u64vec2 aicf_v = in3_x4[in1_at >> 2];
       const uvec2 aicf_v_0 = unpackUint2x32(aicf_v.x);
       const uvec2 aicf_v_1 = unpackUint2x32(aicf_v.y);
       v_0 = uintBitsToFloat(aicf_v_0.x); v_1 = uintBitsToFloat(aicf_v_0.y);
@@ -100,9 +99,9 @@ void main() {
   }
   // l_final
   float l_final = m == -aicf_inf ? aicf_nan : l;
-  float out_tile_0 = o_0 / l_final;
-  float out_tile_1 = o_1 / l_final;
-  float out_tile_2 = o_2 / l_final;
-  float out_tile_3 = o_3 / l_final;
-  out_x4[Q_at >> 2] = vec4(out_tile_0, out_tile_1, out_tile_2, out_tile_3);
+  float out0_tile_0 = o_0 / l_final;
+  float out0_tile_1 = o_1 / l_final;
+  float out0_tile_2 = o_2 / l_final;
+  float out0_tile_3 = o_3 / l_final;
+  out0_x4[in0_at >> 2] = vec4(out0_tile_0, out0_tile_1, out0_tile_2, out0_tile_3);
 }

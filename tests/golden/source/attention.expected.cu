@@ -1,20 +1,20 @@
 // attention_0: 32 threads (1 x 32) a workgroup, 1 workgroups
-//   reads Q: f32[8, 4]
-//   reads K: f32[11, 4]
-//   reads mask: f32[8, 11]
-//   reads V: f32[11, 4]
-//   writes out: f32[8, 4]
+//   reads in0: f32[8, 4]
+//   reads in1: f32[11, 4]
+//   reads in2: f32[8, 11]
+//   reads in3: f32[11, 4]
+//   writes out0: f32[8, 4]
 
 extern "C" __global__ void AICF_LAUNCH_BOUNDS(32, 1)
-attention_0(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ mask, const float* __restrict__ V, float* __restrict__ out, int workgroup_count) {
+attention_0(const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, const float* __restrict__ in3, float* __restrict__ out0, int workgroup_count) {
   const int workgroup = aicf_workgroup();
   if (workgroup >= workgroup_count) return;
   const int lane = aicf_lane();
   int base_q = 8 * workgroup;
   float q_0, q_1, q_2, q_3;
   int q_at = base_q + (lane & 7);
-  int Q_at = 4 * q_at;
-  aicf_ld_global4(Q, Q_at, q_0, q_1, q_2, q_3);
+  int in0_at = 4 * q_at;
+  aicf_ld_global4(in0, in0_at, q_0, q_1, q_2, q_3);
   float m = -aicf_inf();
   float l = 0.0f;
   float o_0 = 0.0f;
@@ -29,14 +29,14 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     float score_2 = 0.0f;
     float score_3 = 0.0f;
     float k_0, k_1, k_2, k_3, k_4, k_5, k_6, k_7, k_8, k_9, k_10, k_11, k_12, k_13, k_14, k_15;
-    int K_at = 4 * base_kv;
-    aicf_ld_global4(K, K_at, k_0, k_1, k_2, k_3);
-    aicf_ld_global4(K, K_at + 4, k_4, k_5, k_6, k_7);
-    aicf_ld_global4(K, K_at + 8, k_8, k_9, k_10, k_11);
+    int in1_at = 4 * base_kv;
+    aicf_ld_global4(in1, in1_at, k_0, k_1, k_2, k_3);
+    aicf_ld_global4(in1, in1_at + 4, k_4, k_5, k_6, k_7);
+    aicf_ld_global4(in1, in1_at + 8, k_8, k_9, k_10, k_11);
     bool t = base_kv + 3 <= 10;
     k_12 = k_13 = k_14 = k_15 = 0.0f;
     if (t) {
-      aicf_ld_global4(K, K_at + 12, k_12, k_13, k_14, k_15);
+      aicf_ld_global4(in1, in1_at + 12, k_12, k_13, k_14, k_15);
     }
     // score
     score_0 += q_0 * k_0;
@@ -55,20 +55,20 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     score_1 += q_3 * k_7;
     score_2 += q_3 * k_11;
     score_3 += q_3 * k_15;
-    float mask_0, mask_1, mask_2, mask_3;
-    int mask_at = 11 * q_at + base_kv;
-    mask_0 = aicf_ld_global(mask, mask_at);
-    mask_1 = aicf_ld_global(mask, mask_at + 1);
-    mask_2 = aicf_ld_global(mask, mask_at + 2);
-    mask_3 = 0.0f;
+    float x0_0, x0_1, x0_2, x0_3;
+    int in2_at = 11 * q_at + base_kv;
+    x0_0 = aicf_ld_global(in2, in2_at);
+    x0_1 = aicf_ld_global(in2, in2_at + 1);
+    x0_2 = aicf_ld_global(in2, in2_at + 2);
+    x0_3 = 0.0f;
     if (t) {
-      mask_3 = aicf_ld_global(mask, mask_at + 3);
+      x0_3 = aicf_ld_global(in2, in2_at + 3);
     }
     // s
-    float s_0 = score_0 + mask_0;
-    float s_1 = score_1 + mask_1;
-    float s_2 = score_2 + mask_2;
-    float s_3 = score_3 + mask_3;
+    float s_0 = score_0 + x0_0;
+    float s_1 = score_1 + x0_1;
+    float s_2 = score_2 + x0_2;
+    float s_3 = score_3 + x0_3;
     // update
     m = aicf_fmax(m, base_kv < 11 ? s_0 : -aicf_inf());
     m = aicf_fmax(m, base_kv + 1 < 11 ? s_1 : -aicf_inf());
@@ -95,12 +95,12 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     l += base_kv + 2 < 11 ? p_2 : 0.0f;
     l += base_kv + 3 < 11 ? p_3 : 0.0f;
     float v_0, v_1, v_2, v_3, v_4, v_5, v_6, v_7, v_8, v_9, v_10, v_11, v_12, v_13, v_14, v_15;
-    aicf_ld_global4(V, K_at, v_0, v_4, v_8, v_12);
-    aicf_ld_global4(V, K_at + 4, v_1, v_5, v_9, v_13);
-    aicf_ld_global4(V, K_at + 8, v_2, v_6, v_10, v_14);
+    aicf_ld_global4(in3, in1_at, v_0, v_4, v_8, v_12);
+    aicf_ld_global4(in3, in1_at + 4, v_1, v_5, v_9, v_13);
+    aicf_ld_global4(in3, in1_at + 8, v_2, v_6, v_10, v_14);
     v_3 = v_7 = v_11 = v_15 = 0.0f;
     if (t) {
-      aicf_ld_global4(V, K_at + 12, v_3, v_7, v_11, v_15);
+      aicf_ld_global4(in3, in1_at + 12, v_3, v_7, v_11, v_15);
     }
     // outside the axis: neutral
     float t1_0 = base_kv < 11 ? p_0 : 0.0f;
@@ -127,12 +127,12 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
   }
   // l_final
   float l_final = m == -aicf_inf() ? aicf_nan() : l;
-  float out_tile_0 = o_0 / l_final;
-  float out_tile_1 = o_1 / l_final;
-  float out_tile_2 = o_2 / l_final;
-  float out_tile_3 = o_3 / l_final;
+  float out0_tile_0 = o_0 / l_final;
+  float out0_tile_1 = o_1 / l_final;
+  float out0_tile_2 = o_2 / l_final;
+  float out0_tile_3 = o_3 / l_final;
   bool sole = lane >> 3 == 0;
   if (sole) {
-    aicf_st_global4(out, Q_at, out_tile_0, out_tile_1, out_tile_2, out_tile_3);
+    aicf_st_global4(out0, in0_at, out0_tile_0, out0_tile_1, out0_tile_2, out0_tile_3);
   }
 }

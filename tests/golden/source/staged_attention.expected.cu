@@ -1,13 +1,13 @@
 // attention_0: 32 threads (1 x 32) a workgroup, 1 workgroups
-//   reads Q: f32[8, 4]
-//   reads K: f32[11, 4]
-//   reads V: f32[11, 4]
-//   writes out: f32[8, 4]
+//   reads in0: f32[8, 4]
+//   reads in1: f32[11, 4]
+//   reads in2: f32[11, 4]
+//   writes out0: f32[8, 4]
 //   shared k: f32[16]
 //   shared v: f32[16]
 
 extern "C" __global__ void AICF_LAUNCH_BOUNDS(32, 1)
-attention_0(const float* __restrict__ Q, const float* __restrict__ K, const float* __restrict__ V, float* __restrict__ out, int workgroup_count) {
+attention_0(const float* __restrict__ in0, const float* __restrict__ in1, const float* __restrict__ in2, float* __restrict__ out0, int workgroup_count) {
   const int workgroup = aicf_workgroup();
   if (workgroup >= workgroup_count) return;
   const int lane = aicf_lane();
@@ -16,8 +16,8 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
   int base_q = 8 * workgroup;
   float q_0, q_1, q_2, q_3;
   int q_at = base_q + (lane & 7);
-  int Q_at = 4 * q_at;
-  aicf_ld_global4(Q, Q_at, q_0, q_1, q_2, q_3);
+  int in0_at = 4 * q_at;
+  aicf_ld_global4(in0, in0_at, q_0, q_1, q_2, q_3);
   float m = -aicf_inf();
   float l = 0.0f;
   float o_0 = 0.0f;
@@ -36,10 +36,10 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     float k_stage_0, k_stage_1, k_stage_2, k_stage_3;
     int kv_at = base_kv + (lane & 3);
     bool t = kv_at <= 10;
-    int K_at = 4 * kv_at;
+    int in1_at = 4 * kv_at;
     k_stage_0 = k_stage_1 = k_stage_2 = k_stage_3 = 0.0f;
     if (t) {
-      aicf_ld_global4(K, K_at, k_stage_0, k_stage_1, k_stage_2, k_stage_3);
+      aicf_ld_global4(in1, in1_at, k_stage_0, k_stage_1, k_stage_2, k_stage_3);
     }
     if (sole) {
       aicf_st_shared4(k, k_at, k_stage_0, k_stage_1, k_stage_2, k_stage_3);
@@ -98,7 +98,7 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
     float v_stage_0, v_stage_1, v_stage_2, v_stage_3;
     v_stage_0 = v_stage_1 = v_stage_2 = v_stage_3 = 0.0f;
     if (t) {
-      aicf_ld_global4(V, K_at, v_stage_0, v_stage_1, v_stage_2, v_stage_3);
+      aicf_ld_global4(in2, in1_at, v_stage_0, v_stage_1, v_stage_2, v_stage_3);
     }
     if (sole) {
       aicf_st_shared4(v, k_at, v_stage_0, v_stage_1, v_stage_2, v_stage_3);
@@ -137,12 +137,12 @@ attention_0(const float* __restrict__ Q, const float* __restrict__ K, const floa
   }
   // l_final
   float l_final = m == -aicf_inf() ? aicf_nan() : l;
-  float out_tile_0 = o_0 / l_final;
-  float out_tile_1 = o_1 / l_final;
-  float out_tile_2 = o_2 / l_final;
-  float out_tile_3 = o_3 / l_final;
+  float out0_tile_0 = o_0 / l_final;
+  float out0_tile_1 = o_1 / l_final;
+  float out0_tile_2 = o_2 / l_final;
+  float out0_tile_3 = o_3 / l_final;
   bool sole_n1 = lane >> 3 == 0;
   if (sole_n1) {
-    aicf_st_global4(out, Q_at, out_tile_0, out_tile_1, out_tile_2, out_tile_3);
+    aicf_st_global4(out0, in0_at, out0_tile_0, out0_tile_1, out0_tile_2, out0_tile_3);
   }
 }

@@ -89,9 +89,11 @@ TEST_F(Interrupted, AnOutputIsWholeOrAbsent) {
       return true;
     };
     const Ended ended = run_command({"compile", model, "--target", "null", "--target", "lavapipe", "-o", package}, o);
-    EXPECT_THAT(ended.exit, ::testing::AnyOf(0, 130)) << ended.err;
+    // One that comes before main ends the process by itself.
+    const bool interrupted = ended.exit == 130 || ended.signal == SIGINT;
+    EXPECT_TRUE(interrupted || ended.exit == 0) << ended.exit << " " << ended.err;
     const std::string now = read_file(package);
-    EXPECT_EQ(now == old, ended.exit == 130);
+    EXPECT_EQ(now == old, interrupted);
     EXPECT_TRUE(now == old || now.starts_with("AICFPKG")) << now.substr(0, 100);
     EXPECT_THAT(files(), ::testing::UnorderedElementsAre("m.aicfpkg"));
     ended_early += ended.exit == 130;

@@ -62,7 +62,7 @@ Expr Simplifier::simplify(const Expr& e) {
 
 /// `e` has simplified arguments. One that is very large stays as it is: bringing it to normal form may double it.
 Expr Simplifier::compute(const Expr& e) {
-  constexpr std::uint64_t largest_tree = 4096;
+  constexpr std::uint64_t largest_tree = 2048;
   if (e.tree_size() > largest_tree) return e;
   const auto args = e.args();
   switch (e.op()) {

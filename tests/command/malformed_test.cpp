@@ -231,7 +231,7 @@ TEST_F(Made, DamagedPackages) {
   std::string longer = whole;
   longer[15] = '\x7f';  // the header's length
   run(longer, {"bad.aicfpkg"});
-  run("AICFPKG9" + whole.substr(8), {"bad.aicfpkg", "this AICF reads format"});
+  run("AICFPKG9" + whole.substr(8), {"bad.aicfpkg", "format 9"});
   refused({"run", write("model.aicfpkg", "m(x: f32[2]) -> y\ny = Neg(x)\n"), "--device", "null"}, {2},
           {"model.aicfpkg"});
 }

@@ -241,10 +241,10 @@ Result<IndexFacts> index_facts(Lowering& op, int input, const Expr& dim) {
   for (const Expr& e : elements) {
     const Range range = range_of(op.simplify(e), op.ranges());
     facts.non_negative = facts.non_negative && range.low && *range.low >= 0;
-    facts.known = facts.known && e.is_constant() && size;
     const auto n = constant_of(e);
     if (n && size && (*n < -*size || *n >= *size))
       return op.bad(fmt::format("index {} is out of range for dim {}", *n, *size));
+    if (!n || !size) op.require_index(cast_to(e, DType::i64), dim, true);
   }
   return facts;
 }

@@ -254,6 +254,22 @@ TEST(Gather, IndicesAreCheckedInEachRun) {
   EXPECT_THAT(error(1000, 1001), HasSubstr("an index reaches i0 in a dim of 1000"));
 }
 
+TEST(Gather, SymbolicIndicesAreBounded) {
+  GraphBuilder g("last");
+  const auto cache = g.input("cache", DType::f32, {"past", 2}), all = g.input("all", DType::f32, {"total"});
+  const auto length = g.add("Slice", {g.add("Shape", {cache}), g.integers({0}), g.integers({1})});
+  g.output(g.add("Gather", {all, length}), "y");
+  const auto model = canonicalise(g.build());
+  ASSERT_TRUE(model.has_value()) << model.error().text();
+  const auto message = [&](std::int64_t past, std::int64_t total) {
+    const auto bound =
+        bind_symbols(*model, {{"cache", Tensor(DType::f32, {past, 2})}, {"all", Tensor(DType::f32, {total})}});
+    return bound ? std::string() : bound.error().text();
+  };
+  EXPECT_EQ(message(3, 4), "");
+  EXPECT_THAT(message(4, 4), HasSubstr("past + 1 is 5, at most total = 4 is possible"));
+}
+
 // Only where every element of an input is an index are all its elements checked.
 TEST(Gather, ElementsThatAreNoIndexAreNotChecked) {
   GraphBuilder g("columns");

@@ -133,6 +133,21 @@ TEST_F(ApiRun, HandsThroughInputsAndConstantsAndReadsSizesOfWhatNobodyReads) {
   EXPECT_EQ(three, (std::vector<float>{1, 2, 3}));
 }
 
+TEST_F(ApiRun, IndicesOnTheDeviceAreChecked) {
+  API_TRY(const Executable lookup, load("m(ids: i64[n]) -> y\n"
+                                        "table: f32[3, 2] = [0, 1, 10, 11, 20, 21]\n"
+                                        "y = Gather(table, ids, axis=0)\n"));
+  API_TRY(const Buffer ids, lookup.allocate("ids", {{"n", 2}}));
+  API_TRY(const Buffer y, lookup.allocate("y", {{"n", 2}}));
+  ASSERT_TRUE(ok(ids.write(std::vector<std::int64_t>{2, -3})));
+  ASSERT_TRUE(ok(lookup.run({{"ids", ids}}, {{"y", y}})));
+  std::vector<float> result(4);
+  ASSERT_TRUE(ok(y.read(result)));
+  EXPECT_EQ(result, (std::vector<float>{20, 21, 0, 1}));
+  ASSERT_TRUE(ok(ids.write(std::vector<std::int64_t>{2, 3})));
+  EXPECT_TRUE(fails(lookup.run({{"ids", ids}}, {{"y", y}}), ErrorKind::bad_input, "'ids' holds 3 at element 1"));
+}
+
 TEST_F(ApiRun, APackageFromAFileRuns) {
   const TempFolder folder;
   {

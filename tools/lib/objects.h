@@ -2,7 +2,7 @@
 
 // What the handles of the public interface stand for, and the way from errors of the compiler to errors of the interface.
 
-#define AICF_INTERFACE namespace v0  // here aicf::Model is the compiler's, aicf::v0::Model the interface's
+#define AICF_NAMESPACE aicf::v0  // here aicf::Model is the compiler's, aicf::v0::Model the interface's
 #include <aicf/aicf.hpp>
 
 #include <fmt/format.h>

@@ -226,6 +226,7 @@ Result<RunReport> Executable::run(const std::map<std::string, Buffer>& inputs,
       bindings.inputs[input.name] = slice_of(buffer);
     }
     AICF_TRY(const Sizes sizes, bind_sizes(p.inputs, shapes));
+    AICF_RETURN_IF_ERROR(check_shapes(p.constraints, sizes));  // before outputs, whose shapes rest on it
     for (const ProgramOutput& output : p.outputs) {
       const BufferPlan& b = p.buffers[output.buffer];
       AICF_TRY(const Shape shape, shape_at(b.shape, sizes));

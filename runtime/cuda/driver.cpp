@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 
 #include "runtime/cuda/kernel.h"
@@ -185,8 +186,9 @@ struct Found {
   DeviceInfo info;
 };
 
-/// Devices that answer; `failure` gets the error of the last one that does not.
-Result<std::vector<Found>> list(const Library& api, std::optional<Diagnostic>& failure) {
+/// Devices that answer, up to the first that is `wanted`; `failure` gets the error of the last one that does not.
+Result<std::vector<Found>> list(const Library& api, std::optional<Diagnostic>& failure,
+                                const std::function<bool(const DeviceInfo&)>& wanted) {
   int count = 0;
   AICF_RETURN_IF_ERROR(api.check(api.device_count(&count), "cuDeviceGetCount", "listing devices"));
   std::vector<Found> found;
@@ -196,6 +198,7 @@ Result<std::vector<Found>> list(const Library& api, std::optional<Diagnostic>& f
     auto info = got ? info_of(api, index, device) : std::unexpected(got.error());
     if (info) {
       found.push_back({device, std::move(*info)});
+      if (wanted(found.back().info)) break;
     } else {
       failure = info.error();
     }
@@ -220,7 +223,7 @@ class CudaDriver final : public Driver {
     std::string why = kNoGpu;
     if (const auto api = library(); !api) {
       why = api.error().text();
-    } else if (auto found = list(**api, failure); !found) {
+    } else if (auto found = list(**api, failure, [](const DeviceInfo&) { return false; }); !found) {
       why = found.error().text();
     } else {
       for (Found& f : *found) infos.push_back(std::move(f.info));
@@ -232,16 +235,17 @@ class CudaDriver final : public Driver {
 
   Result<std::unique_ptr<Device>> open(const std::string& selector) override {
     AICF_TRY(const Library* api, library());
-    std::optional<Diagnostic> failure;
-    AICF_TRY(std::vector<Found> found, list(*api, failure));
     const bool is_index = std::ranges::all_of(selector, [](unsigned char c) { return std::isdigit(c); });
     const std::string id = "cuda:" + (selector.empty() ? "0" : selector);
+    const auto wanted = [&](const DeviceInfo& info) {
+      return is_index ? info.id == id : lower(info.name).find(lower(selector)) != std::string::npos;
+    };
+    std::optional<Diagnostic> failure;
+    AICF_TRY(std::vector<Found> found, list(*api, failure, wanted));
+    if (!found.empty() && wanted(found.back().info))
+      return CudaDevice::create(*api, found.back().device, std::move(found.back().info));
     std::string names;
-    for (Found& f : found) {
-      const bool wanted = is_index ? f.info.id == id : lower(f.info.name).find(lower(selector)) != std::string::npos;
-      if (wanted) return CudaDevice::create(*api, f.device, std::move(f.info));
-      names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", f.info.id, f.info.name);
-    }
+    for (const Found& f : found) names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", f.info.id, f.info.name);
     if (failure) return std::unexpected(*failure);
     if (found.empty()) return unsupported(kNoGpu);
     return unsupported(fmt::format("no CUDA device is called '{}'; there are {}", selector, names));

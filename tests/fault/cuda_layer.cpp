@@ -123,6 +123,7 @@ EXPORT cuDevicePrimaryCtxRelease_v2(int) {
     objects.clear();
     freed_all(of_context);
     sticky = 0;
+    dynamic_limit = 49152;
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "mir/memory/region_form.h"
@@ -206,7 +207,26 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
     if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); }))
       from_inside.insert(id);
   }
-  bool repeats = reduces(root) && primitive(graph_.node(root)) == Primitive::contract;
+  // Maps that a contraction in the set reads, directly or through other maps: it would repeat their work.
+  std::set<NodeId> repeated;
+  std::vector<NodeId> order = graph_.topological_order();
+  for (NodeId id : order | std::views::reverse) {
+    if (!members.contains(id) || reduces(id) || from_inside.contains(id)) continue;
+    if (std::ranges::any_of(graph_.users(id), [&](NodeId u) {
+          return repeated.contains(u) || (members.contains(u) && primitive(graph_.node(u)) == Primitive::contract);
+        }))
+      repeated.insert(id);
+  }
+  auto drop_with_users = [&](NodeId id) {
+    std::vector<NodeId> work{id};
+    while (!work.empty()) {
+      NodeId dropped = work.back();
+      work.pop_back();
+      members.erase(dropped);
+      for (NodeId u : graph_.users(dropped))
+        if (members.contains(u) && repeated.contains(u)) work.push_back(u);
+    }
+  };
   for (bool changed = true; changed;) {
     changed = false;
     for (NodeId id : std::set<NodeId>(members)) {
@@ -221,9 +241,9 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
       bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) {
         return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract;
       });
-      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) ||
-          ((repeats || contraction_reads) && transcendental(graph_.node(id).body))) {
-        members.erase(id);
+      const bool costly = repeated.contains(id) && transcendental(graph_.node(id).body);
+      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) || costly) {
+        costly ? drop_with_users(id) : void(members.erase(id));
         drop_unreachable();
         changed = true;
         break;

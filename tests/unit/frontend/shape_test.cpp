@@ -258,7 +258,7 @@ TEST(Gather, SymbolicIndicesAreBounded) {
   GraphBuilder g("last");
   const auto cache = g.input("cache", DType::f32, {"past", 2}), all = g.input("all", DType::f32, {"total"});
   const auto length = g.add("Slice", {g.add("Shape", {cache}), g.integers({0}), g.integers({1})});
-  g.output(g.add("Gather", {all, length}), "y");
+  g.output(g.add("Gather", {all, g.add("Concat", {length, g.integers({0})}, {{"axis", 0}})}), "y");
   const auto model = canonicalise(g.build());
   ASSERT_TRUE(model.has_value()) << model.error().text();
   const auto message = [&](std::int64_t past, std::int64_t total) {

@@ -163,6 +163,8 @@ class GlobalAccess {
     if (!affine_ || op_.vector_width <= 1) return;
     for (std::size_t i = 0; i < space().slots.size(); ++i) {
       if (!coefficient_of(i).is_constant(1)) continue;
+      // An index read from data that varies along the axis places each element for itself.
+      if (elements_.slots_of(affine_->offset) >> i & 1) continue;
       const Run run = run_along(*state_.tile, space().slots[i].axis);
       std::int64_t width = vector_width(run.size, op_.vector_width);
       while (width > 1 && !allows(i, width)) width /= 2;

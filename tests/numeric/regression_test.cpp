@@ -43,6 +43,10 @@ o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
     {"place_of_the_largest", R"(g(s: f32[2, 9, 11]) -> a
 a = ArgMax(s, axis=-1, keepdims=0)
 )"},
+    // Elements at places that data names were loaded as one vector.
+    {"labels_at_places", R"(g(x: f32[3, 5, 2], labels: i64[3, 2]) -> y
+y = NegativeLogLikelihoodLoss(x, labels)
+)"},
     // A value of the model had the name of a temporary.
     {"value_named_t1", R"(g(Q: f32[1, 17, 8], K: f32[1, 8, 8], V: f32[1, 8, 3]) -> o, t1
 t1 = MatMul(Q, Transpose(K, perm=[0, 2, 1]))
@@ -86,7 +90,8 @@ Tensor values(const SemanticInput& input) {
   std::vector<std::int64_t> shape;
   for (const Expr& d : input.shape) shape.push_back(*d.as_int());
   Tensor t(input.type, shape);
-  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, static_cast<double>((7 * i + 1) % 33 - 16) / 8);
+  for (std::int64_t i = 0; i < t.size(); ++i)
+    t.set(i, is_float(t.type()) ? static_cast<double>((7 * i + 1) % 33 - 16) / 8 : static_cast<double>((3 * i + 1) % 5));
   return t;
 }
 

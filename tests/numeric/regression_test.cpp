@@ -91,7 +91,8 @@ Tensor values(const SemanticInput& input) {
   for (const Expr& d : input.shape) shape.push_back(*d.as_int());
   Tensor t(input.type, shape);
   for (std::int64_t i = 0; i < t.size(); ++i)
-    t.set(i, is_float(t.type()) ? static_cast<double>((7 * i + 1) % 33 - 16) / 8 : static_cast<double>((3 * i + 1) % 5));
+    t.set(i,
+          is_float(t.type()) ? static_cast<double>((7 * i + 1) % 33 - 16) / 8 : static_cast<double>((3 * i + 1) % 5));
   return t;
 }
 

@@ -190,7 +190,8 @@ TEST_F(Made, DamagedInputs) {
   const auto run = [&](const std::string& input, const std::vector<std::string>& names) {
     refused({"run", model, "--device", "null", "--inputs", input}, {2}, names);
   };
-  const std::string npz = read_file(AICF_TESTS_DIR "/models/attn-plain-ts17/inputs.npz");
+  const std::string npz = read_file(AICF_TESTS_DIR "/models/attn-causal-dy18/inputs.npz");
+  ASSERT_FALSE(npz.empty());
   run(write("cut.npz", npz.substr(0, npz.size() / 2)), {"cut.npz"});
   run(write("empty.npz", ""), {"empty.npz"});
   run(write("noise.npz", std::string(1000, '\x5a')), {"noise.npz"});

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 namespace aicf {
 
@@ -27,37 +31,73 @@ std::string summary(const Schedule& schedule) {
   return out.empty() ? "one element a thread" : out;
 }
 
-Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, const std::vector<Schedule>& candidates,
-                                              const std::function<PredictedCost(std::span<const StaticCounts>)>& cost,
-                                              const std::map<std::string, std::int64_t>& sizes, std::size_t keep) {
-  std::vector<EvaluatedSchedule> out;
-  std::vector<std::string> failures;
-  for (const Schedule& s : candidates) {
-    EvaluatedSchedule e{{region, s}, {}, {}, {}};
-    auto lowered = lower(e.scheduled);
-    if (!lowered) {
-      failures.push_back(lowered.error().message);
-      continue;
-    }
-    e.lowered = std::move(*lowered);
-    bool ok = true;
-    for (const Kernel& k : e.lowered.kernels) {
-      auto program = expand(k);
-      if (!program) {
-        failures.push_back(program.error().message);
-        ok = false;
-        break;
-      }
-      e.counts.push_back(count(*program, sizes));
-      e.programs.push_back(std::move(*program));
-    }
-    if (!ok) continue;
-    e.scheduled.schedule.predicted = cost(e.counts);
-    out.push_back(std::move(e));
-    // Memory is bounded: candidates far behind are dropped as the search goes.
-    std::ranges::stable_sort(out, {}, [](const EvaluatedSchedule& x) { return x.scheduled.schedule.predicted.total; });
-    if (out.size() > std::max<std::size_t>(keep, 2)) out.resize(std::max<std::size_t>(keep, 2));
+namespace {
+
+using Cost = std::function<PredictedCost(std::span<const StaticCounts>)>;
+
+Result<EvaluatedSchedule> evaluate(const StreamingRegion& region, const Schedule& schedule, const Cost& cost,
+                                   const std::map<std::string, std::int64_t>& sizes) {
+  EvaluatedSchedule e{{region, schedule}, {}, {}, {}};
+  AICF_TRY(e.lowered, lower(e.scheduled));
+  for (const Kernel& k : e.lowered.kernels) {
+    AICF_TRY(ThreadProgram program, expand(k));
+    e.counts.push_back(count(program, sizes));
+    e.programs.push_back(std::move(program));
   }
+  e.scheduled.schedule.predicted = cost(e.counts);
+  return e;
+}
+
+/// The best of what several threads evaluate. Which ones stay does not depend on who comes first: equal costs go by place.
+class Best {
+ public:
+  explicit Best(std::size_t keep) : keep_(keep) {}
+
+  void add(std::size_t place, Result<EvaluatedSchedule> evaluated) {
+    const std::lock_guard lock(mutex_);
+    if (!evaluated) {
+      failures_.push_back(evaluated.error().message);
+      return;
+    }
+    AICF_CHECK(!std::isnan(evaluated->scheduled.schedule.predicted.total), "a predicted time is a number");
+    // Memory is bounded: candidates far behind are dropped as the search goes.
+    kept_.emplace(std::pair(evaluated->scheduled.schedule.predicted.total, place), std::move(*evaluated));
+    if (kept_.size() > keep_) kept_.erase(std::prev(kept_.end()));
+  }
+
+  std::vector<EvaluatedSchedule> take() {
+    std::vector<EvaluatedSchedule> out;
+    for (auto& [rank, e] : kept_) out.push_back(std::move(e));
+    return out;
+  }
+  std::vector<std::string>& failures() { return failures_; }
+
+ private:
+  std::size_t keep_;
+  std::mutex mutex_;
+  std::map<std::pair<double, std::size_t>, EvaluatedSchedule> kept_;
+  std::vector<std::string> failures_;
+};
+
+}  // namespace
+
+Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, const std::vector<Schedule>& candidates,
+                                              const Cost& cost, const std::map<std::string, std::int64_t>& sizes,
+                                              std::size_t keep) {
+  Best best(std::max<std::size_t>(keep, 2));
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < candidates.size(); i = next++)
+      best.add(i, evaluate(region, candidates[i], cost, sizes));
+  };
+  {
+    const std::size_t threads = std::min<std::size_t>({candidates.size(), std::thread::hardware_concurrency(), 8});
+    std::vector<std::jthread> others;  // joined at the end of the block
+    for (std::size_t t = 1; t < threads; ++t) others.emplace_back(work);
+    work();
+  }
+  std::vector<EvaluatedSchedule> out = best.take();
+  std::vector<std::string>& failures = best.failures();
   if (out.empty()) {
     std::ranges::sort(failures);
     failures.erase(std::unique(failures.begin(), failures.end()), failures.end());
@@ -65,10 +105,10 @@ Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, con
     return unsupported(fmt::format("no schedule fits: {}", fmt::join(failures, "; ")), region.name);
   }
   if (out.size() > 1) {
-    const Schedule &best = out[0].scheduled.schedule, &next = out[1].scheduled.schedule;
-    double loss = best.predicted.total > 0 ? 100.0 * (next.predicted.total / best.predicted.total - 1) : 0;
+    const Schedule &first = out[0].scheduled.schedule, &second = out[1].scheduled.schedule;
+    double loss = first.predicted.total > 0 ? 100.0 * (second.predicted.total / first.predicted.total - 1) : 0;
     out[0].scheduled.schedule.runner_up =
-        fmt::format("{}: {:.0f} % slower by the model, limited by {}", summary(next), loss, next.predicted.limit);
+        fmt::format("{}: {:.0f} % slower by the model, limited by {}", summary(second), loss, second.predicted.limit);
   }
   if (out.size() > keep) out.resize(keep);
   return out;

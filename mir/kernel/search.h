@@ -44,8 +44,9 @@ struct EvaluatedSchedule {
   std::vector<StaticCounts> counts;
 };
 
-/// Lowers, expands and counts every candidate and sorts by predicted total. The best `keep` are returned with `runner_up`
-/// filled. Errors: unsupported, when none can be lowered, with the reasons.
+/// Lowers, expands and counts every candidate, on several threads that call `cost` at the same time, and sorts by predicted
+/// total. The best `keep` are returned with `runner_up` filled; the result does not depend on the number of threads. Errors:
+/// unsupported, when none can be lowered, with the reasons.
 Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, const std::vector<Schedule>& candidates,
                                               const std::function<PredictedCost(std::span<const StaticCounts>)>& cost,
                                               const std::map<std::string, std::int64_t>& sizes, std::size_t keep);

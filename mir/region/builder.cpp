@@ -59,6 +59,7 @@ std::string Builder::fresh(const std::string& base) {
 // A reduce axis of a member may be any region axis of its extent that is not one of its result axes; an axis on which the
 // member's loads meet a mapped member (or the same outside element) is preferred, because then values are shared.
 bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
+  if (node.reduce_axes.empty()) return true;
   std::vector<Expr> outside;
   int steps = most_outside_loads;
   outside_loads(node.body, outside, steps);
@@ -196,7 +197,8 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
 
   std::vector<NodeId> order = graph_.topological_order();
   std::erase_if(order, [&](NodeId id) { return !members_.contains(id); });
-  std::vector<Statement> reversed;
+  // Only reductions that come before look for axes by what was loaded.
+  auto to_place = std::ranges::count_if(order, [&](NodeId id) { return !graph_.node(id).reduce_axes.empty(); });
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& node = graph_.node(*it);
     auto mapped = renaming_.find(node.id);
@@ -204,8 +206,8 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     if (!map_reduce_axes(node, mapped->second))
       return std::unexpected(BuildFailure{node.id, "axes", "no axis for its reduction"});
     Expr body = simplify(substitute_axes(node.body, as_expressions(mapped->second)), region_.ranges());
-    int steps = most_outside_loads;
-    outside_loads(body, outside_, steps);
+    if (!node.reduce_axes.empty()) --to_place;
+    if (int steps = most_outside_loads; to_place > 0) outside_loads(body, outside_, steps);
     // Maps that will be substituted load members too: follow them.
     std::vector<Expr> pending{body};
     int substitutions = 0;

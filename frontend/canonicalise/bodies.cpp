@@ -169,6 +169,7 @@ Result<ValuePtr> Lowering::map(Spec spec, const Body& body) {
 }
 
 Result<ValuePtr> Lowering::reduce(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body) {
+  if (over.empty()) op = ReduceOp::none;
   AICF_RETURN_IF_ERROR(check_size(spec));
   if (spec.shape.size() + over.size() > max_rank)
     return cannot(

@@ -161,7 +161,7 @@ class Lowering {
   };
   /// A new value whose element at i is body(i). Folds when every operand is known and the result is small.
   Result<ValuePtr> map(Spec spec, const Body& body);
-  /// `body` is of wide(spec.type).
+  /// `body` is of wide(spec.type). Over no dimension: the element.
   Result<ValuePtr> reduce(Spec spec, const Shape& over, ReduceOp op, const ReduceBody& body);
   /// `x` addressed differently: element i of the result is element source(i) of x, held as x is. `also` is what `source`
   /// reads.

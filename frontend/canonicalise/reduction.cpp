@@ -120,7 +120,7 @@ Result<void> reduction(Lowering& op) {
   const Shape& shape = keepdims ? dims.keepdims : dims.kept;
   if (kind == "ReduceLogSumExp" && !axes.empty()) return log_sum_exp(op, x, axes, shape, keepdims);
 
-  const ReduceOp reduce = axes.empty() ? ReduceOp::none : reduce_op(kind, x->type);
+  const ReduceOp reduce = reduce_op(kind, x->type);
   const DType type = wide(x->type);
   const bool finish = kind == "ReduceMean" || kind == "ReduceL2" || kind == "ReduceLogSum" || kind == "ReduceLogSumExp";
   const std::string part = finish ? op.name("sum") : op.name();

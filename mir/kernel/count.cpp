@@ -30,6 +30,7 @@ class Counter {
   Pattern find_pattern(const Expr& index, int width);
   double trips(const ThreadStatement& loop);
   std::int64_t evaluate(const Expr& e, std::int64_t otherwise) const;
+  bool holds(const Expr& condition) const;
   void add(const std::string& key, double n) { out_.counts[key] += n; }
 
   const ThreadProgram& program_;
@@ -43,6 +44,12 @@ class Counter {
 std::int64_t Counter::evaluate(const Expr& e, std::int64_t otherwise) const {
   auto v = evaluate_int(substitute_values(e, integers_), bindings_);
   return v ? *v : otherwise;
+}
+
+// Known to hold: a part of a disjunction may be enough.
+bool Counter::holds(const Expr& condition) const {
+  if (condition.op() == Op::or_) return holds(condition.args()[0]) || holds(condition.args()[1]);
+  return evaluate(condition, 0) != 0;
 }
 
 // The pattern of an index does not depend on its constant part: accesses that share a base share one evaluation.
@@ -191,15 +198,22 @@ void Counter::walk(const ThreadBody& body, double times) {
       case Kind::loop: {
         double n = trips(s);
         add("iteration", times * n);
-        bindings_[s.variable] = evaluate(s.begin, 0);
-        walk(s.body, times * n);
+        const std::int64_t first = evaluate(s.begin, 0);
+        // Iterations that a branch may treat apart are counted one by one.
+        const bool apart = n == 2 && std::ranges::any_of(s.body, [](const auto& x) { return x.kind == Kind::branch; });
+        for (int i = 0; i < (apart ? 2 : 1); ++i) {
+          bindings_[s.variable] = first + i * evaluate(s.step, 1);
+          walk(s.body, apart ? times : times * n);
+        }
         bindings_.erase(s.variable);
         break;
       }
-      case Kind::branch:
+      case Kind::branch: {
+        constexpr double rare = 1.0 / 16;  // what data decides stands for the rare case
         expression(s.predicate, times);
-        walk(s.body, times);
+        walk(s.body, holds(s.predicate) ? times : times * rare);
         break;
+      }
       case Kind::comment:
         break;
     }

@@ -223,8 +223,9 @@ namespace {
 void disjuncts(const Expr& condition, std::vector<Expr>& out) {
   if (!condition) return;
   if (condition.op() == Op::or_) {
-    disjuncts(condition.args()[0], out);
-    disjuncts(condition.args()[1], out);
+    for (const Expr& c : condition.args()) disjuncts(c, out);
+  } else if (condition.op() == Op::not_ && condition.args()[0].op() == Op::and_) {
+    for (const Expr& c : condition.args()[0].args()) disjuncts(simplify(logical_not(c)), out);
   } else {
     out.push_back(condition);
   }
@@ -232,13 +233,13 @@ void disjuncts(const Expr& condition, std::vector<Expr>& out) {
 
 }  // namespace
 
-// Trip bounds from the skip condition: `skip` true for all n > A(parallel) ends the stream at max A + 1 over the block;
+// Trip bounds from what is left out: `left_out` true for all n > A(parallel) ends the stream at max A + 1 over the block;
 // true for all n < B starts it at the tile that holds min B. Other forms are computed and masked.
-std::pair<Expr, Expr> Lowering::bounds(const Stream& s) const {
+std::pair<Expr, Expr> Lowering::bounds(const Stream& s, const Expr& left_out) const {
   const Expr extent = region_.axis(s.axis).extent;
   Expr begin = 0, end = extent;
   std::vector<Expr> parts;
-  disjuncts(s.skip, parts);
+  disjuncts(left_out, parts);
   for (const Expr& p : parts) {
     if (p.op() != Op::lt && p.op() != Op::le) continue;
     std::set<std::string> axes(region_.parallel.begin(), region_.parallel.end());
@@ -323,8 +324,14 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
   return {};
 }
 
+// From the states as they start to the states as they are after [begin, end), lanes merged.
 Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end) {
   AICF_RETURN_IF_ERROR(initial_states(body, s, begin));
+  load_once(body, s);
+  return sweep(body, s, begin, end);
+}
+
+void Lowering::load_once(KernelBody& body, const Stream& s) {
   for (const TileDecl& t : s.tiles) {
     bool inner_loop =
         std::ranges::any_of(t.axes, [&](const std::string& a) { return looped(a) && !contains(region_.parallel, a); });
@@ -333,6 +340,9 @@ Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& beg
       loaded_.insert(t.name);
     }
   }
+}
+
+Result<void> Lowering::sweep(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end) {
   KernelOp loop;
   loop.kind = KernelOp::Kind::loop;
   loop.variable = s.axis + "_tile";
@@ -359,6 +369,49 @@ Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& beg
   std::vector<std::string> states;
   for (const StateDecl& d : s.states) states.push_back(d.name);
   if (!states.empty()) cross(body, {s.axis}, states, s.merge);
+  return {};
+}
+
+// One sweep without the deferred tiles; where a row of this workgroup is not settled by it, another one with them.
+Result<void> Lowering::deferring_stream(KernelBody& body, const Stream& s) {
+  const auto [begin, end] = bounds(s, s.skip);
+  const auto [near_begin, near_end] = bounds(s, s.defer);
+  if (begin == near_begin && end == near_end) return stream(body, s, begin, end);
+  const std::string open = temporary(), open_rows = temporary();
+  AICF_RETURN_IF_ERROR(initial_states(body, s, begin));
+  load_once(body, s);
+  compute(body, open, DType::f32, {}, Expr::constant(DType::f32, 1.0));
+  KernelOp sweeps;
+  sweeps.kind = KernelOp::Kind::loop;
+  sweeps.variable = s.axis + "_sweep";
+  sweeps.begin = 0;
+  sweeps.end = 2;
+  sweeps.step = 1;
+  const Expr is_first = Expr::binary(Op::eq, Expr::symbol(sweeps.variable), Expr(0));
+  KernelOp again;
+  again.kind = KernelOp::Kind::branch;
+  again.predicate = logical_or(is_first, Expr::binary(Op::lt, Expr::constant(DType::f32, 0), Expr::value(open, DType::f32)));
+  again.note = "the second sweep: rows that their masked keys decide";
+  for (const StateDecl& d : s.states)
+    if (d.reduce != ReduceOp::first) compute(again.body, d.name, d.type, d.axes, d.init);
+  const auto either = [&](const Expr& near, const Expr& far) {
+    return near == far ? near : Expr::select(is_first, near, far);
+  };
+  AICF_RETURN_IF_ERROR(sweep(again.body, s, either(near_begin, begin), either(near_end, end)));
+  std::vector<std::string> rows;
+  for (const Axis& a : region_.axes)
+    if (varying(s.settled).contains(a.name)) rows.push_back(a.name);
+  const Expr one = Expr::constant(DType::f32, 1.0), zero = Expr::constant(DType::f32, 0.0);
+  Expr unsettled = Expr::select(s.settled, zero, one);
+  if (const Expr in = inside(rows)) unsettled = Expr::select(in, unsettled, zero);
+  compute(again.body, open_rows, DType::f32, rows, unsettled);
+  compute(again.body, open, DType::f32, {}, zero);
+  reduce(again.body, open, ReduceOp::max, {}, rows, Expr::value(open_rows, DType::f32), "");
+  cross(again.body, rows, {open},
+        {{open, combine(ReduceOp::max, Expr::value("a." + open, DType::f32), Expr::value("b." + open, DType::f32))}});
+  temps_.clear();
+  sweeps.body.push_back(std::move(again));
+  body.push_back(std::move(sweeps));
   return {};
 }
 
@@ -417,8 +470,12 @@ Result<LoweredRegion> Lowering::run() {
   preload(body);
   AICF_RETURN_IF_ERROR(statements(body, region_.prologue, nullptr));
   for (const Stream& s : region_.streams) {
-    auto [begin, end] = bounds(s);
-    AICF_RETURN_IF_ERROR(stream(body, s, begin, end));
+    if (s.defer) {
+      AICF_RETURN_IF_ERROR(deferring_stream(body, s));
+    } else {
+      auto [begin, end] = bounds(s, s.skip);
+      AICF_RETURN_IF_ERROR(stream(body, s, begin, end));
+    }
     AICF_RETURN_IF_ERROR(statements(body, s.finish, nullptr));
   }
   AICF_RETURN_IF_ERROR(statements(body, region_.epilogue, nullptr));
@@ -444,7 +501,7 @@ Result<LoweredRegion> Lowering::run_split() {
   Expr part = mod(id, Expr(parts));
   kernel_.workgroups = simplify(items * Expr(parts), ranges_);
   kernel_.name = region_.name + "_parts";
-  auto [begin, end] = bounds(s);
+  auto [begin, end] = bounds(s, s.skip);  // a part that defers would not know what the others settle
   Expr tiles_per_part = ceildiv(ceildiv(region_.axis(s.axis).extent, Expr(tile(s.axis))), Expr(parts));
   Expr chunk = simplify(tiles_per_part * Expr(tile(s.axis)), ranges_);
   Expr part_begin = Expr::binary(Op::max, begin, part * chunk);

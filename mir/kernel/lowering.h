@@ -59,7 +59,10 @@ class Lowering {
   void preload(KernelBody& body);
   Result<void> stream(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end);
   Result<void> initial_states(KernelBody& body, const Stream& s, const Expr& begin);
-  std::pair<Expr, Expr> bounds(const Stream& s) const;
+  std::pair<Expr, Expr> bounds(const Stream& s, const Expr& left_out) const;
+  void load_once(KernelBody& body, const Stream& s);
+  Result<void> sweep(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end);
+  Result<void> deferring_stream(KernelBody& body, const Stream& s);
   Expr grid_bases(Expr id);
   Result<LoweredRegion> run_split();
 

@@ -70,6 +70,7 @@ class Renamer {
       for (RepairGroup& g : s.repairs)
         for (Expr& e : g.repair) visit(e);
       for (MergeRule& m : s.merge) visit(m.value);
+      if (s.settled) visit(s.settled);
     }
   }
 

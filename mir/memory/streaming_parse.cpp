@@ -235,11 +235,17 @@ class Parser {
     if (line.accept_word("step")) return block(line, s.step, &s);
     if (line.accept_word("finish")) return block(line, s.finish, &s);
     if (line.accept_word("merge")) return merge(line, s);
-    if (line.accept_word("skip")) {
+    for (const auto& [word, condition] : {std::pair("skip", &s.skip), std::pair("defer", &s.defer)}) {
+      if (!line.accept_word(word)) continue;
       AICF_TRY(const std::string axis, line.name());
       AICF_RETURN_IF_ERROR(line.expect_word("tiles"));
       AICF_RETURN_IF_ERROR(line.expect_word("where"));
-      AICF_TRY(s.skip, expression(line.rest(), line));
+      AICF_TRY(*condition, expression(line.rest(), line));
+      return {};
+    }
+    if (line.accept_word("settled")) {
+      AICF_RETURN_IF_ERROR(line.expect_word("where"));
+      AICF_TRY(s.settled, expression(line.rest(), line));
       return {};
     }
     return line.error("expected a line of a stream");

@@ -193,6 +193,20 @@ class Verifier {
       AICF_RETURN_IF_ERROR(expression(s.axis, s.skip, names, own));
       if (s.skip.type() != DType::boolean) return broken(s.axis, "has a skip condition that is not a bool");
     }
+    if (static_cast<bool>(s.defer) != static_cast<bool>(s.settled))
+      return broken(s.axis, "has a defer condition without a settled one, or the other way round");
+    if (s.defer) {
+      std::set<std::string> own = axes_;
+      AICF_RETURN_IF_ERROR(expression(s.axis, s.defer, names, own));
+      if (s.defer.type() != DType::boolean) return broken(s.axis, "has a defer condition that is not a bool");
+      std::set<std::string> parallel(region_.parallel.begin(), region_.parallel.end());
+      AICF_RETURN_IF_ERROR(expression(s.axis, s.settled, inner, parallel));
+      if (s.settled.type() != DType::boolean) return broken(s.axis, "has a settled condition that is not a bool");
+      for (const std::string& v : values_of(s.settled)) {
+        auto d = std::ranges::find(s.states, v, &StateDecl::name);
+        if (d == s.states.end()) return broken(s.axis, fmt::format("is settled by '{}', which is not a state", v));
+      }
+    }
     return statements(s.finish, names, nullptr);
   }
 

@@ -106,6 +106,8 @@ class Printer {
     merge(s);
     block("finish", s.finish, nullptr);
     if (s.skip) line(fmt::format("skip    {} tiles where {}", name_text(s.axis), to_string(s.skip)));
+    if (s.defer) line(fmt::format("defer   {} tiles where {}", name_text(s.axis), to_string(s.defer)));
+    if (s.settled) line(fmt::format("settled where {}   # else the stream starts again with them", to_string(s.settled)));
   }
 
   /// The common factor F when every repair of the group is F * state; empty otherwise.
@@ -277,7 +279,7 @@ std::vector<std::string> streaming_symbols(const StreamingRegion& r) {
       for (const RepairGroup& g : s.repairs) std::ranges::for_each(g.repair, add);
       for (const Segment& g : s.segments) add(g.begin), add(g.end);
       for (const MergeRule& m : s.merge) add(m.value);
-      add(s.skip);
+      add(s.skip), add(s.defer), add(s.settled);
       self(self, s.step);
       self(self, s.finish);
     };

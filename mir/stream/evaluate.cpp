@@ -329,13 +329,22 @@ class Evaluator {
     }
   }
 
-  bool skipped(const Stream& s) {
-    if (!s.skip || !options_.use_skip) return false;
+  bool everywhere(const Expr& condition) {
+    if (!condition) return false;
     bool all = true;
-    const std::set<std::string> used = axes_of(s.skip);
+    const std::set<std::string> used = axes_of(condition);
     const std::vector<std::string> axes(used.begin(), used.end());
     Coordinates at;
-    each(axes, 0, at, [&] { all &= scalar(s.skip, at) != 0; });
+    each(axes, 0, at, [&] { all &= scalar(condition, at) != 0; });
+    return all;
+  }
+
+  bool settled(const Stream& s) {
+    bool all = true;
+    for (const std::string& v : values_of(s.settled)) {
+      Coordinates at;
+      each(std::ranges::find(s.states, v, &StateDecl::name)->axes, 0, at, [&] { all &= scalar(s.settled, at) != 0; });
+    }
     return all;
   }
 
@@ -358,6 +367,14 @@ class Evaluator {
   }
 
   void run_part(const Stream& s, std::int64_t begin, std::int64_t end) {
+    if (s.defer && options_.use_skip) {
+      run_part(s, begin, end, s.defer);
+      if (error_ || settled(s)) return;
+    }
+    run_part(s, begin, end, options_.use_skip ? s.skip : Expr());
+  }
+
+  void run_part(const Stream& s, std::int64_t begin, std::int64_t end, const Expr& left_out) {
     initialise(s);
     Part part;
     std::size_t step = 0;
@@ -370,7 +387,7 @@ class Evaluator {
       const Segment* segment = segment_at(s, at, length);
       block_[s.axis] = {at, at + length};
       at += length;
-      if (skipped(s)) continue;
+      if (everywhere(left_out)) continue;
       for (const TileDecl& t : s.tiles) {
         const bool wanted = !segment || std::ranges::find(segment->tiles, t.name) != segment->tiles.end();
         wanted ? load(t) : poison(t);

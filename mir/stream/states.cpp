@@ -168,7 +168,7 @@ std::string PassStates::plain(ReduceOp op, const Expr& body, const std::vector<s
   add_update(name, body, over);
   plains_.push_back({op, canonical, over, name, stabiliser});
   const bool maximum = op == ReduceOp::max || op == ReduceOp::maxnum;
-  if (maximum) stabilised_.push_back(canonical);
+  if (maximum) stabilised_.push_back({canonical, name});
   if (!maximum) all_stabilised_ = false;
   return name;
 }
@@ -228,7 +228,7 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
   }
   if (wanted.exponential >= 0) {
     Exponential& e = exponentials_[static_cast<std::size_t>(wanted.exponential)];
-    stabilised_.push_back(e.canonical);
+    stabilised_.push_back({e.canonical, e.offset ? std::string() : e.maximum});
     e.always &= !wanted.indicator;
   }
   moments_.push_back(std::move(m));

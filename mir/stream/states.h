@@ -82,9 +82,13 @@ class PassStates {
   const std::map<std::string, Expr>& finals() const { return finals_; }
   /// The centred form of a running or final expression that is a mean of this pass.
   std::optional<CentredMean> centred(const Expr& e);
-  /// x of every exponential and maximum, for the skip condition; empty when an update has no neutral element of that
-  /// kind.
-  const std::vector<Expr>& stabilised() const { return stabilised_; }
+  /// Every exponential's and maximum's x with the state that holds its maximum ("" where that is of x less a constant).
+  struct Stabilised {
+    Expr x;
+    std::string maximum;
+  };
+  const std::vector<Stabilised>& stabilised() const { return stabilised_; }
+  /// Every update is one of those: neutral where x is −∞.
   bool all_stabilised() const { return all_stabilised_; }
   /// Maxima that only stabilise may drop NaN, because the sums show it: those that nothing in `read` needs. Before
   /// states(), step() and merges().
@@ -230,7 +234,7 @@ class PassStates {
   std::vector<StepItem> step_;
   std::vector<FinishItem> finish_;
   std::map<std::string, Expr> finals_;
-  std::vector<Expr> stabilised_;
+  std::vector<Stabilised> stabilised_;
   bool all_stabilised_ = true;
 };
 

@@ -113,6 +113,13 @@ std::vector<Form> make_forms() {
       {"filled_attention", keys, keep_data},
       // Keys that the mask excludes are not read, so special values stand in the queries only.
       {"causal_attention", keys, {normal, {"nan_in_queries", {{"Q", D::nan}}}, {"wide_scores", {{"Q", D::wide}}}}},
+      {"windowed_fill",
+       keys_of({{1, 1}, {40, 9}, {33, 65}, {70, 33}}),
+       {normal,
+        {"nan_in_queries", {{"Q", D::nan}}},
+        {"scores_below_the_fill", {{"Q", D::wide}, {"K", D::wide}}},
+        {"equal_keys", {{"K", D::constant}}}}},
+      {"lowest_bias", keys, {normal, {"nan_in_queries", {{"Q", D::nan}}}, {"wide_scores", {{"Q", D::wide}}}}},
       {"softmax", rows, exponential_data},
       {"log_softmax", rows, exponential_data},
       {"layer_normalisation", {{{"rows", 1}}, {{"rows", 5}}}, moment_data, 1, 1e-4},

@@ -288,4 +288,49 @@ StaticCounts count(const ThreadProgram& program, const std::map<std::string, std
   return Counter(program, sizes).run();
 }
 
+namespace {
+
+/// The loop along `axis`, also inside the sweeps of a stream that defers; null when there is none.
+const KernelOp* loop_along(const KernelBody& body, const std::string& axis) {
+  for (const KernelOp& op : body) {
+    if (op.kind == KernelOp::Kind::loop && op.bases.contains(axis)) return &op;
+    if (const KernelOp* inner = loop_along(op.body, axis)) return inner;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<StreamSteps> stream_steps(const LoweredRegion& lowered, const StreamingRegion& region,
+                                      const std::map<std::string, std::int64_t>& sizes) {
+  constexpr std::int64_t most_items = 1 << 14;  // evenly spread ones stand for more
+  std::vector<StreamSteps> out;
+  if (lowered.kernels.empty()) return out;
+  const Kernel& kernel = lowered.kernels.front();
+  for (const Stream& s : region.streams) {
+    const KernelOp* loop = loop_along(kernel.body, s.axis);
+    if ((!s.skip && !s.defer) || !loop) continue;
+    const ExprMap bases(kernel.bases.begin(), kernel.bases.end());
+    const Expr first = substitute_axes(loop->begin, bases), end = substitute_axes(loop->end, bases);
+    std::map<std::string, std::int64_t> at = sizes;
+    at[s.axis + "_sweep"] = 0;
+    const auto items = evaluate_int(kernel.workgroups, at), extent = evaluate_int(region.axis(s.axis).extent, at);
+    const auto step = loop->step.as_int();
+    if (!items || !extent || !step) continue;
+    StreamSteps steps{s.axis};
+    const std::int64_t taken = std::min(*items, most_items);
+    for (std::int64_t i = 0; i < taken; ++i) {
+      at["workgroup"] = *items / taken * i + *items % taken * i / taken;
+      const auto a = evaluate_int(first, at), b = evaluate_int(end, at);
+      if (!a || !b) return out;
+      steps.run += static_cast<double>(std::max<std::int64_t>(0, (*b - *a + *step - 1) / *step));
+      steps.whole += static_cast<double>((*extent + *step - 1) / *step);
+    }
+    const double all = static_cast<double>(*items) / static_cast<double>(std::max<std::int64_t>(taken, 1));
+    steps.run *= all, steps.whole *= all;
+    out.push_back(std::move(steps));
+  }
+  return out;
+}
+
 }  // namespace aicf

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "mir/kernel/lower.h"
 #include "mir/kernel/thread_program.h"
 
 namespace aicf {
@@ -35,5 +37,15 @@ struct StaticCounts {
 
 /// `sizes` binds the program's symbols (or hints for them); unbound symbols count as 64.
 StaticCounts count(const ThreadProgram& program, const std::map<std::string, std::int64_t>& sizes);
+
+/// Steps of a stream over all work items: those its bounds leave (the first sweep of a stream that defers tiles), and those of
+/// the whole axis.
+struct StreamSteps {
+  std::string axis;
+  double run = 0, whole = 0;
+};
+/// Of the streams in `lowered` whose bounds leave something out; sizes that `sizes` does not bind make it empty.
+std::vector<StreamSteps> stream_steps(const LoweredRegion& lowered, const StreamingRegion& region,
+                                      const std::map<std::string, std::int64_t>& sizes);
 
 }  // namespace aicf

@@ -390,7 +390,8 @@ Result<void> Lowering::deferring_stream(KernelBody& body, const Stream& s) {
   const Expr is_first = Expr::binary(Op::eq, Expr::symbol(sweeps.variable), Expr(0));
   KernelOp again;
   again.kind = KernelOp::Kind::branch;
-  again.predicate = logical_or(is_first, Expr::binary(Op::lt, Expr::constant(DType::f32, 0), Expr::value(open, DType::f32)));
+  again.predicate =
+      logical_or(is_first, Expr::binary(Op::lt, Expr::constant(DType::f32, 0), Expr::value(open, DType::f32)));
   again.note = "the second sweep: rows that their masked keys decide";
   for (const StateDecl& d : s.states)
     if (d.reduce != ReduceOp::first) compute(again.body, d.name, d.type, d.axes, d.init);

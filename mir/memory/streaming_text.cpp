@@ -107,7 +107,8 @@ class Printer {
     block("finish", s.finish, nullptr);
     if (s.skip) line(fmt::format("skip    {} tiles where {}", name_text(s.axis), to_string(s.skip)));
     if (s.defer) line(fmt::format("defer   {} tiles where {}", name_text(s.axis), to_string(s.defer)));
-    if (s.settled) line(fmt::format("settled where {}   # else the stream starts again with them", to_string(s.settled)));
+    if (s.settled)
+      line(fmt::format("settled where {}   # else the stream starts again with them", to_string(s.settled)));
   }
 
   /// The common factor F when every repair of the group is F * state; empty otherwise.

@@ -48,7 +48,6 @@ class Assembler {
   std::vector<std::string> value_axes(const Expr& e) const;
   void store(const RegionOutput& o, const Place& p);
   void step_of(int pass);
-  void masks(const PassStates& states, Stream& stream) const;
   std::vector<std::string> parallel_axes() const;
   void settle_maxima();
 

@@ -136,14 +136,16 @@ Result<int> explain(const Options& given) {
                             : fmt::format("depends on {}: --bind NAME=VALUE", fmt::join(sizes.unbound, ", ")));
     if (options.stage == "summary") {
       each([&](const CompiledRegion& r) {
-        fmt::print("{}\n{}", region_line(r), schedule_text(r.chosen.scheduled.schedule));
+        fmt::print("{}\n{}{}", region_line(r), schedule_text(r.chosen.scheduled.schedule),
+                   steps_text(r, loaded.symbols));
       });
       fmt::print("{}: {}\n", t, launches_text(compiled));
     }
     if (wants("schedule")) {
       heading(fmt::format("scheduled for {} ({})", t, target.model.title));
       each([&](const CompiledRegion& r) {
-        fmt::print("{}{}\n", to_string(r.chosen.scheduled), schedule_text(r.chosen.scheduled.schedule));
+        fmt::print("{}{}{}\n", to_string(r.chosen.scheduled), schedule_text(r.chosen.scheduled.schedule),
+                   steps_text(r, loaded.symbols));
       });
     }
     if (wants("kernel")) {

@@ -50,6 +50,14 @@ std::string schedule_text(const Schedule& schedule) {
   return out;
 }
 
+std::string steps_text(const CompiledRegion& r, const std::map<std::string, std::int64_t>& sizes) {
+  std::string out;
+  for (const StreamSteps& s : stream_steps(r.chosen.lowered, r.chosen.scheduled.region, sizes))
+    out += fmt::format("  tiles of {}: {:.0f} of {:.0f} ({:.1f} %), masks exclude the rest\n", s.axis, s.run, s.whole,
+                       s.whole > 0 ? 100 * s.run / s.whole : 100);
+  return out;
+}
+
 Json region_json(const CompiledRegion& r) {
   const Schedule& s = r.chosen.scheduled.schedule;
   Json states = Json::array(), laws = Json::array(), axes = Json::object(), tiles = Json::object(),

@@ -18,6 +18,8 @@ Json refusals_json(const std::vector<Refusal>& refusals);
 std::string cost_text(const PredictedCost& cost);
 /// "what was decided and why" of one schedule.
 std::string schedule_text(const Schedule& schedule);
+/// How much of each stream is run where masks exclude the rest; empty when they exclude nothing or sizes are unknown.
+std::string steps_text(const CompiledRegion& r, const std::map<std::string, std::int64_t>& sizes);
 /// Sizes of one run, and how close the arena is to what lives at once.
 Json memory_json(const MemoryPlan& memory);
 std::string memory_text(const MemoryPlan& memory);

@@ -122,7 +122,8 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   form.cost = [&](const StreamingRegion& region) -> Result<double> {
     if (options.progress) options.progress("schedules", weighed++, 0);
     AICF_TRY(std::vector<Schedule> ranked, (options.schedule.forced.empty() ? book : free_book).ranked(region));
-    return ranked.front().predicted.total;
+    // What is computed together does not depend on what compilers cost.
+    return ranked.front().predicted.total - ranked.front().predicted.compiling;
   };
   AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
   out.refusals = std::move(plan.refusals);

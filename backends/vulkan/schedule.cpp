@@ -77,7 +77,8 @@ PredictedCost instruction_cost(std::span<const StaticCounts> kernels, const Devi
         (k["static.load"] * m["jit_ms.load"] + k["static.store"] * m["jit_ms.store"] + k["static.op"] * m["jit_ms.op"] +
          k["static.shuffle"] * m["jit_ms.shuffle"] + k["static.shared"] * m["jit_ms.shared"]) *
         1000.0;
-    us["driver compile"] += first_run ? jit : jit / m["first_run_repeats"];
+    cost.compiling += first_run ? jit : jit / m["first_run_repeats"];
+    us["driver compile"] = cost.compiling;
   }
   return cost;
 }
@@ -132,7 +133,7 @@ PredictedCost vulkan_cost(std::span<const StaticCounts> kernels, const DeviceMod
   // Some drivers end every loop of a thread after so many iterations in all: such a schedule computes something else.
   const double most = model.value_or("most_iterations", std::numeric_limits<double>::infinity());
   for (const StaticCounts& k : kernels)
-    if (k["iteration"] >= most) return {{}, std::numeric_limits<double>::infinity(), "loop iterations"};
+    if (k["iteration"] >= most) return {{}, std::numeric_limits<double>::infinity(), 0, "loop iterations"};
 
   bool sum = model.features.contains("instruction_model") && model.features.at("instruction_model");
   PredictedCost cost = sum ? instruction_cost(kernels, model, first_run) : roofline_cost(kernels, model);

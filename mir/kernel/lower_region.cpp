@@ -217,67 +217,6 @@ Result<void> Lowering::statements(KernelBody& body, const std::vector<StepStatem
 
 // ---- streams -----------------------------------------------------------------------------------------------------
 
-namespace {
-
-// `condition` as a disjunction.
-void disjuncts(const Expr& condition, std::vector<Expr>& out) {
-  if (!condition) return;
-  if (condition.op() == Op::or_) {
-    for (const Expr& c : condition.args()) disjuncts(c, out);
-  } else if (condition.op() == Op::not_ && condition.args()[0].op() == Op::and_) {
-    for (const Expr& c : condition.args()[0].args()) disjuncts(simplify(logical_not(c)), out);
-  } else {
-    out.push_back(condition);
-  }
-}
-
-}  // namespace
-
-// Trip bounds from what is left out: `left_out` true for all n > A(parallel) ends the stream at max A + 1 over the block;
-// true for all n < B starts it at the tile that holds min B. Other forms are computed and masked.
-std::pair<Expr, Expr> Lowering::bounds(const Stream& s, const Expr& left_out) const {
-  const Expr extent = region_.axis(s.axis).extent;
-  Expr begin = 0, end = extent;
-  std::vector<Expr> parts;
-  disjuncts(left_out, parts);
-  for (const Expr& p : parts) {
-    if (p.op() != Op::lt && p.op() != Op::le) continue;
-    std::set<std::string> axes(region_.parallel.begin(), region_.parallel.end());
-    axes.insert(s.axis);
-    auto d = as_affine(simplify(p.args()[1] - p.args()[0], ranges_), axes);  // skip where 0 < d (or 0 <= d)
-    if (!d) continue;
-    auto n = d->coefficients.find(s.axis);
-    if (n == d->coefficients.end() || !(n->second.is_constant(1) || n->second.is_constant(-1))) continue;
-    bool upward = n->second.is_constant(1);  // skip where n > A:  d = n - A
-    // A over the block: the corner where it is largest (upward) or smallest (downward).
-    Expr a = upward ? Expr(0) - d->offset : d->offset;
-    bool affine = true;
-    for (const auto& [axis, c] : d->coefficients) {
-      if (axis == s.axis) continue;
-      auto k = c.as_int();
-      if (!k) {
-        affine = false;
-        break;
-      }
-      std::int64_t slope = upward ? -*k : *k;
-      bool last = upward ? slope > 0 : slope < 0;
-      Expr corner = Expr::axis(axis) + Expr(last ? tile(axis) - 1 : 0);
-      a = a + Expr(slope) * corner;
-    }
-    if (!affine) continue;
-    bool strict = p.op() == Op::lt;
-    if (upward) {
-      Expr limit = strict ? a + Expr(1) : a;  // first n that is skipped for every coordinate
-      end = Expr::binary(Op::min, end, Expr::binary(Op::max, limit, Expr(0)));
-    } else {
-      Expr first = strict ? a : a + Expr(1);  // first n that some coordinate keeps
-      begin = Expr::binary(Op::max, begin,
-                           floordiv(Expr::binary(Op::max, first, Expr(0)), Expr(tile(s.axis))) * Expr(tile(s.axis)));
-    }
-  }
-  return {simplify(begin, ranges_), simplify(end, ranges_)};
-}
-
 // A pivot state is the body at the stream's first coordinate: loaded once, the same in every lane.
 Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const Expr& begin) {
   for (const StateDecl& state : s.states) {

@@ -49,6 +49,7 @@ struct TilePlan {
 struct PredictedCost {
   std::map<std::string, double> microseconds;  ///< "memory", "multiply-add", "exp", "shared", "launch", "jit", …
   double total = 0;
+  double compiling = 0;  ///< the part of `total` that is the driver's compiler, spread over runs
   std::string limit;
 };
 

@@ -10,6 +10,7 @@
 //     repair  (A, B) by REFERENCES { A = E; B = E }                                  # law
 //     segment [BEGIN, END) tiles NAMES
 //     step { … }   merge { NAME = E … }   finish { … }   skip AXIS tiles where E
+//     defer AXIS tiles where E   settled where E
 //     epilogue { … }
 //     law "…" of "…": "…"            label "…"
 //   }

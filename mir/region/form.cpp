@@ -48,6 +48,8 @@ bool transcendental(const Expr& body) {
   return found;
 }
 
+constexpr double unwritten_scores =
+    1.5;  ///< predicted time that scores may cost so as not to be written: memory they never take
 constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
 
 // Where growth stays.
@@ -422,7 +424,8 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         }
         // Weighing a region takes others apart, which are not weighed again.
         double apart = joins && options_.fuse && refusals ? cost_apart(root, members) : *together;
-        if (apart < *together) {
+        const double worth = planned->region.roles ? unwritten_scores : 1;
+        if (apart * worth < *together) {
           said.push_back(
               {planned->region.origin, "cost",
                fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart)});

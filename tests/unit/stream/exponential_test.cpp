@@ -86,9 +86,20 @@ TEST(Weighing, RowsWithoutAnyKey) {
       weighing("where(kv + 2 <= q, qk * 0.5, -inf)", "g", "  g: f32[b, q, kv] = where(isnan(w), 0.0, w)\n")));
 }
 
-TEST(Weighing, FiniteMaskIsNoSkip) {
-  const Case c = weighing_case(weighing("where(kv <= q, qk * 0.5, -10000.0)"));
-  EXPECT_FALSE(Harness::derived(c).streams[0].skip);
+TEST(Weighing, FiniteMaskDefersTiles) {
+  for (const char* masked : {"where(kv <= q, qk * 0.5, -10000.0)", "where(kv + 2 <= q, qk * 0.5, -2000.0)",
+                             "qk * 0.5 + where(kv + 2 <= q, 0.0, -3.0e38)"}) {
+    const Case c = weighing_case(weighing(masked));
+    const StreamingRegion r = Harness::derived(c);
+    EXPECT_FALSE(r.streams[0].skip);
+    EXPECT_TRUE(r.streams[0].defer) << masked;
+    check(c);
+  }
+}
+
+TEST(Weighing, AddedConstantThatScoresShowThroughDefersNothing) {
+  const Case c = weighing_case(weighing("qk * 0.5 + where(kv <= q, 0.0, -10000.0)"));
+  EXPECT_FALSE(Harness::derived(c).streams[0].defer);
   check(c);
 }
 

@@ -1,0 +1,121 @@
+#include "mir/stream/masks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace aicf::stream {
+
+bool is_coordinate_condition(const Expr& c) {
+  bool plain = true;
+  for_each(c, [&](const Expr& e) { plain &= e.op() != Op::load && e.op() != Op::value; });
+  return plain;
+}
+
+namespace {
+
+constexpr double absorbs_scores = -1e30;  ///< an added constant at most this leaves nothing of what it is added to
+constexpr double least_mask = -1000;      ///< greater constants are data rather than masks
+constexpr double negligible = 104;        ///< exp(−x) is 0 in f32 from here on
+
+/// Coordinates where `c` holds (`wanted`) or fails whatever the tensors hold; all of them when it reads none.
+Expr surely(const Expr& c, bool wanted) {
+  if (is_coordinate_condition(c)) return wanted ? c : logical_not(c);
+  switch (c.op()) {
+    case Op::not_:
+      return surely(c.args()[0], !wanted);
+    case Op::and_:
+    case Op::or_: {
+      const Expr a = surely(c.args()[0], wanted), b = surely(c.args()[1], wanted);
+      return (c.op() == Op::and_) == wanted ? logical_and(a, b) : logical_or(a, b);
+    }
+    default:
+      return Expr::boolean(false);
+  }
+}
+
+/// x is at most `bound` for the coordinates `where`, whatever the tensors hold.
+struct Masked {
+  Expr where = Expr::boolean(false);
+  double bound = -std::numeric_limits<double>::infinity();
+};
+
+Masked when(const Expr& condition, const Masked& m) {
+  const Expr where = simplify(logical_and(condition, m.where));
+  return where.is_constant(0) ? Masked{} : Masked{where, m.bound};
+}
+
+Masked either(const Masked& a, const Masked& b) {
+  if (a.where.is_constant(0)) return b;
+  if (b.where.is_constant(0)) return a;
+  return {logical_or(a.where, b.where), std::max(a.bound, b.bound)};
+}
+
+/// Where a mask decides `x`: by −∞, or by a finite constant too when `finite`.
+Masked masked(const Expr& x, bool finite) {
+  switch (x.op()) {
+    case Op::constant: {
+      if (!is_float(x.type())) return {};
+      const double c = x.number();
+      if (std::isinf(c) ? c > 0 : !finite || !(c <= least_mask)) return {};
+      return {Expr::boolean(true), c};
+    }
+    case Op::cast:
+      return is_float(x.type()) && is_float(x.args()[0].type()) ? masked(x.args()[0], finite) : Masked{};
+    case Op::add:
+    case Op::sub: {
+      Masked out;
+      for (std::size_t i = 0; i < (x.op() == Op::add ? 2 : 1); ++i) {
+        const Masked m = masked(x.args()[i], finite);
+        if (m.bound <= absorbs_scores) out = either(out, m);
+      }
+      return out;
+    }
+    case Op::mul:
+    case Op::div:
+      for (const std::size_t i : {0, 1}) {
+        const Expr& c = x.args()[1 - i];
+        if (!c.is_constant() || !(c.number() > 0) || std::isinf(c.number()) || (i == 1 && x.op() == Op::div)) continue;
+        Masked m = masked(x.args()[i], finite);
+        m.bound = x.op() == Op::mul ? m.bound * c.number() : m.bound / c.number();
+        return m.bound <= least_mask ? m : Masked{};
+      }
+      return {};
+    case Op::select: {
+      const Expr& c = x.args()[0];
+      const Masked yes = masked(x.args()[1], finite), no = masked(x.args()[2], finite);
+      const Masked both = when(yes.where, {no.where, std::max(yes.bound, no.bound)});
+      return either(both, either(when(surely(c, true), yes), when(surely(c, false), no)));
+    }
+    default:
+      return {};
+  }
+}
+
+}  // namespace
+
+LeftOut left_out(const PassStates& states, const Ranges& ranges) {
+  LeftOut out;
+  if (!states.all_stabilised() || states.stabilised().empty()) return out;
+  Expr never, later, settled;
+  for (const PassStates::Stabilised& s : states.stabilised()) {
+    never = logical_and(never, masked(s.x, false).where);
+    const Masked m = masked(s.x, true);
+    later = logical_and(later, m.where);
+    if (std::isinf(m.bound)) continue;
+    if (s.maximum.empty() || s.x.type() != DType::f32) later = Expr::boolean(false);
+    if (!s.maximum.empty())
+      settled =
+          logical_and(settled, Expr::binary(Op::lt, Expr::constant(DType::f32, negligible),
+                                            Expr::value(s.maximum, DType::f32) - Expr::constant(DType::f32, m.bound)));
+  }
+  never = simplify(never, ranges);
+  later = simplify(later, ranges);
+  if (!never.is_constant(0)) out.skip = never;
+  if (later.is_constant(0) || later == never || !settled) return out;
+  out.defer = later;
+  out.settled = simplify(settled, ranges);
+  return out;
+}
+
+}  // namespace aicf::stream

@@ -82,8 +82,9 @@ class Former {
   std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   void prune(NodeId root, std::set<NodeId>& members) const;
   std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members) const;
-  bool creates_cycle(NodeId root, const std::set<NodeId>& members) const;
+  NodeId coming_back(NodeId root, const std::set<NodeId>& members) const;
   std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members) const;
+  NodeId narrowest(const Region& region, const std::set<std::string>& streamed) const;
   std::optional<Failure> check_shape(const Region& region, const StreamingRegion& streaming) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members) const;
@@ -267,16 +268,32 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
   return out;
 }
 
-// A value that leaves the region and comes back through others.
-bool Former::creates_cycle(NodeId root, const std::set<NodeId>& members) const {
+// A value that leaves the region and comes back through others; −1 when none does.
+NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members) const {
   for (NodeId id : written(root, members)) {
     if (id == root) continue;
     for (NodeId u : graph_.users(id))
       if (!members.contains(u))
         for (NodeId m : members)
-          if (graph_.reaches(u, m)) return true;
+          if (graph_.reaches(u, m)) return id;
   }
-  return false;
+  return -1;
+}
+
+// A result of the stream with fewer axes than at least two others (a row's mask sum beside softmax): rows that it lacks
+// would all be held by one work item. −1 when there is none.
+NodeId Former::narrowest(const Region& region, const std::set<std::string>& streamed) const {
+  std::vector<const Statement*> results;
+  for (const Statement& s : region.statements)
+    if (std::ranges::any_of(s.over, [&](const std::string& a) { return streamed.contains(a); })) results.push_back(&s);
+  for (const Statement* s : results) {
+    const auto wider = [&](const Statement* other) {
+      return other->axes.size() > s->axes.size() &&
+             std::ranges::all_of(s->axes, [&](const std::string& a) { return contains(other->axes, a); });
+    };
+    if (std::ranges::count_if(results, wider) >= 2) return graph_.find(s->node).value_or(-1);
+  }
+  return -1;
 }
 
 std::optional<Failure> Former::check_shape(const Region& region, const StreamingRegion& streaming) const {
@@ -313,11 +330,13 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
     }
     return n;
   };
+  const NodeId culprit = narrowest(region, streamed);
   auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Failure> {
     auto n = elements(axes);
     if (!n && whole)
       return refuse("capacity",
-                    fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what));
+                    fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what),
+                    culprit);
     if (n) row += *n;
     return std::nullopt;
   };
@@ -330,14 +349,15 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
   if (row > options_.row_capacity && (fused || streaming.streams.empty() == false) &&
       row > static_cast<std::int64_t>(streaming.streams.size()) * 8)
     return refuse("capacity",
-                  fmt::format("one row would hold {} elements on chip, {} at most", row, options_.row_capacity));
+                  fmt::format("one row would hold {} elements on chip, {} at most", row, options_.row_capacity),
+                  culprit);
   return std::nullopt;
 }
 
 std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members) const {
-  if (creates_cycle(root, members))
-    return std::unexpected(
-        Failure{refusal(members, "acyclic regions", "a value would leave the region and come back through another")});
+  if (const NodeId id = coming_back(root, members); id >= 0)
+    return std::unexpected(Failure{
+        refusal(members, "acyclic regions", "a value would leave the region and come back through another"), id});
   auto built = build_region(graph_, members, root, written(root, members));
   if (!built)
     return std::unexpected(
@@ -420,7 +440,11 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         auto together = options_.cost(planned->streaming);
         if (!together) {
           said.push_back({planned->region.origin, "capacity", together.error().message});
-          break;
+          std::set<std::string> streamed;
+          for (const Stream& x : planned->streaming.streams) streamed.insert(x.axis);
+          const NodeId culprit = narrowest(planned->region, streamed);
+          if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
+          continue;  // the same reach without it
         }
         // Weighing a region takes others apart, which are not weighed again.
         double apart = joins && options_.fuse && refusals ? cost_apart(root, members) : *together;

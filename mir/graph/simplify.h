@@ -14,4 +14,9 @@ namespace aicf {
 /// Output nodes keep their id and name. Maps, gathers and selects of loads stay nodes: regions decide about those.
 Result<int> simplify_graph(Graph& graph);
 
+/// Takes a short end (at most 4 elements) of a reduction's axis out of it, where its body chooses another value there than along
+/// the rest: max and sum over Concat(scores, sink) become those over the scores, and the sink joins as a term. Only where the rest
+/// reads reduced values along the axis that the end does not read. Returns the number of splits; for simplify_graph() to follow.
+int split_reductions(Graph& graph);
+
 }  // namespace aicf

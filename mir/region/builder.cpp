@@ -1,5 +1,6 @@
 #include "mir/region/builder.h"
 #include "mir/support/contains.h"
+#include "mir/support/expr_extents.h"
 
 #include <fmt/format.h>
 
@@ -167,19 +168,20 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
 // The body over region axes: loads of members at their own coordinates become values, other loads of member maps are
 // replaced by their bodies.
 Expr Builder::body_of(const Node& node, const ExprMap& axes) const {
-  return rewrite(simplify(substitute_axes(node.body, axes), region_.ranges()), [&](const Expr& e) -> Expr {
-    if (e.op() != Op::load) return {};
-    const Node& p = graph_.node(e.name());
-    if (!members_.contains(p.id)) return {};
-    auto mapped = renaming_.find(p.id);
-    bool here = mapped != renaming_.end();
-    for (std::size_t i = 0; here && i < p.axes.size(); ++i)
-      here = at_place(e.args()[i], mapped->second.at(p.axes[i].name));
-    if (here) return Expr::value(p.name, p.type);
-    ExprMap at;
-    for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = e.args()[i];
-    return body_of(p, at);
-  });
+  return rewrite(simplify_over(substitute_axes(node.body, axes), region_.extents(), region_.ranges()),
+                 [&](const Expr& e) -> Expr {
+                   if (e.op() != Op::load) return {};
+                   const Node& p = graph_.node(e.name());
+                   if (!members_.contains(p.id)) return {};
+                   auto mapped = renaming_.find(p.id);
+                   bool here = mapped != renaming_.end();
+                   for (std::size_t i = 0; here && i < p.axes.size(); ++i)
+                     here = at_place(e.args()[i], mapped->second.at(p.axes[i].name));
+                   if (here) return Expr::value(p.name, p.type);
+                   ExprMap at;
+                   for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = e.args()[i];
+                   return body_of(p, at);
+                 });
 }
 
 std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& outputs) {

@@ -81,6 +81,12 @@ Ranges Region::ranges() const {
   return result;
 }
 
+ExprMap Region::extents() const {
+  ExprMap result;
+  for (const Axis& a : axes) result[a.name] = a.extent;
+  return result;
+}
+
 Result<void> verify(const Region& region) {
   std::set<std::string> axes;
   for (const Axis& a : region.axes) {

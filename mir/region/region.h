@@ -68,6 +68,7 @@ struct Region {
   const Statement* find(const std::string& value) const;
   const RegionInput* input(const std::string& tensor) const;
   Ranges ranges() const;
+  ExprMap extents() const;  ///< of axes, by name
 };
 
 /// A fusion that was not made: which nodes, which law failed, in words a user can act on.

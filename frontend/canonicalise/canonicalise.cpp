@@ -131,6 +131,36 @@ Result<void> check_declared(const SemanticInput& declared, const Value& value) {
 
 }  // namespace
 
+Result<void> Canonicaliser::lower(const SemanticGraph& graph) {
+  for (const auto& [name, tensor] : graph.initializers) values[name] = from_tensor(name, tensor);
+  for (const SemanticNode& node : graph.nodes) {
+    const OpRow* row = find_op(node.op, node.domain, node.opset);
+    AICF_CHECK(row != nullptr, "checked operator " + node.op);
+    Lowering lowering(*this, node, *row);
+    AICF_RETURN_IF_ERROR(row->lower(lowering));
+    for (const std::string& output : node.outputs) {
+      if (!output.empty() && !values.contains(output)) {
+        return unsupported(fmt::format("output {} of this operator", in_quotes(output)), place_of(node));
+      }
+    }
+    lowered.push_back(node.name);
+  }
+  return {};
+}
+
+Result<Values> Lowering::inlined(const SemanticGraph& graph) {
+  for (const SemanticNode& node : graph.nodes) AICF_RETURN_IF_ERROR(check_node(node));
+  AICF_RETURN_IF_ERROR(state_.lower(graph));
+  Values outputs;
+  for (const std::string& output : graph.outputs) outputs.push_back(state_.values.at(output));
+  // Another branch may use the names again.
+  for (const auto& [name, tensor] : graph.initializers) state_.values.erase(name);
+  for (const SemanticNode& node : graph.nodes) {
+    for (const std::string& output : node.outputs) state_.values.erase(output);
+  }
+  return outputs;
+}
+
 Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options) {
   AICF_RETURN_IF_ERROR(check_semantic(semantic));
   ImportOptions own = options;
@@ -139,18 +169,7 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
   AICF_RETURN_IF_ERROR(bind_sizes(semantic, own, symbols));
   Canonicaliser state;
   AICF_RETURN_IF_ERROR(add_inputs(state, semantic));
-  for (const auto& [name, tensor] : semantic.initializers) state.values[name] = state.from_tensor(name, tensor);
-  for (const SemanticNode& node : semantic.nodes) {
-    const OpRow* row = find_op(node.op, node.domain, node.opset);
-    AICF_CHECK(row != nullptr, "checked operator " + node.op);
-    Lowering lowering(state, node, *row);
-    AICF_RETURN_IF_ERROR(row->lower(lowering));
-    for (const std::string& output : node.outputs) {
-      if (!output.empty() && !state.values.contains(output)) {
-        return unsupported(fmt::format("output {} of this operator", in_quotes(output)), place_of(node));
-      }
-    }
-  }
+  AICF_RETURN_IF_ERROR(state.lower(semantic));
   Model model;
   model.name = semantic.name;
   for (const SemanticInput& declared : semantic.declared_outputs)
@@ -168,8 +187,8 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
     const Node& node = state.graph.node(id);
     present.insert(node.origin.begin(), node.origin.end());
   }
-  for (const SemanticNode& node : semantic.nodes) {
-    if (!present.contains(node.name)) model.folded.push_back(node.name);
+  for (const std::string& name : state.lowered) {
+    if (!present.contains(name)) model.folded.push_back(name);
   }
   model.semantic = std::move(semantic);
   model.graph = std::move(state.graph);

@@ -75,6 +75,9 @@ Result<void> size(Lowering& op);
 Result<void> eye_like(Lowering& op);
 Result<void> one_hot(Lowering& op);
 
+// control_flow.cpp
+Result<void> conditional(Lowering& op);
+
 // resize.cpp
 Result<void> resize(Lowering& op);
 

@@ -154,6 +154,7 @@ constexpr OpRow rows[] = {
     {"Constant", "", 11, 11, 0, 0, 1, 1, "value:t", ops::constant, "a tensor"},
     {"Constant", "", 12, newest_opset, 0, 0, 1, 1, "value:t value_int:i value_ints:is value_float:f value_floats:fs value_string:s value_strings:ss", ops::constant, "a tensor"},
     {"ConstantOfShape", "", 9, newest_opset, 1, 1, 1, 1, "value:t", ops::constant_of_shape, "one value in a given shape"},
+    {"If", "", 1, newest_opset, 1, 1, 1, variadic, "else_branch:g! then_branch:g!", ops::conditional, "the results of one of two graphs"},
     {"Range", "", 11, 26, 3, 3, 1, 1, "", ops::range, "start, start + delta, ... below limit"},
     {"Range", "", 27, newest_opset, 3, 3, 1, 1, "stash_type:i", ops::range, "start, start + delta, ... below limit"},
     {"Shape", "", 1, 14, 1, 1, 1, 1, "", ops::shape, "the sizes of x"},
@@ -198,6 +199,7 @@ std::optional<Attribute::Kind> parse_kind(std::string_view word) {
   if (word == "fs") return reals;
   if (word == "ss") return texts;
   if (word == "t") return tensor;
+  if (word == "g") return graph;
   return std::nullopt;
 }
 
@@ -257,6 +259,8 @@ std::string_view kind_name(Attribute::Kind kind) {
       return "STRINGS";
     case Attribute::Kind::tensor:
       return "TENSOR";
+    case Attribute::Kind::graph:
+      return "GRAPH";
   }
   AICF_BUG("attribute kind");
 }

@@ -77,6 +77,8 @@ struct Model {
 struct ImportOptions {
   std::map<std::string, std::int64_t> bindings;  ///< symbols fixed before shape inference ("batch" → 2)
   NamedTensors fixed;                            ///< inputs that are constants of this import ("axes" → [1])
+  /// Sizes of inputs, by name: they bind the symbols that stand alone as a dim there. Whether they fit is not checked.
+  std::map<std::string, std::vector<std::int64_t>> sizes;
 };
 
 /// MODEL is an ONNX file (protobuf) or the text form; told apart by content. Errors: bad_input (broken file, place named),

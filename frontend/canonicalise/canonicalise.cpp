@@ -43,6 +43,16 @@ Result<void> fix_inputs(SemanticGraph& graph, ImportOptions& options) {
   return {};
 }
 
+void bind_input_sizes(const SemanticGraph& graph, ImportOptions& options) {
+  for (const SemanticInput& input : graph.inputs) {
+    const auto given = options.sizes.find(input.name);
+    if (given == options.sizes.end() || given->second.size() != input.shape.size()) continue;
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      if (input.shape[d].op() == Op::symbol) options.bindings.try_emplace(input.shape[d].name(), given->second[d]);
+    }
+  }
+}
+
 /// Replaces bound symbols in the sizes of inputs and declared outputs.
 Result<void> bind_sizes(SemanticGraph& graph, const ImportOptions& options, const std::set<std::string>& symbols) {
   ExprMap values;
@@ -166,6 +176,7 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
   ImportOptions own = options;
   const std::set<std::string> symbols = symbols_of(semantic);
   AICF_RETURN_IF_ERROR(fix_inputs(semantic, own));
+  bind_input_sizes(semantic, own);
   AICF_RETURN_IF_ERROR(bind_sizes(semantic, own, symbols));
   Canonicaliser state;
   AICF_RETURN_IF_ERROR(add_inputs(state, semantic));

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "frontend/canonicalise/ops.h"
 #include "frontend/semantic/check.h"
 
@@ -13,6 +15,55 @@ std::string undecided(const Lowering& op, const Expr& condition) {
   const std::string name = in_quotes(op.node().inputs[0]);
   if (!condition) return fmt::format("the condition {} depends on the data; fix the inputs that it is made of", name);
   return fmt::format("the condition {} is {}; bind the symbols", name, to_string(condition));
+}
+
+/// Whether two values may have the same type and shape.
+bool alike(const Lowering& op, const Value& a, const Value& b) {
+  if (a.type != b.type || a.rank() != b.rank()) return false;
+  for (int d = 0; d < a.rank(); ++d) {
+    const Range difference = range_of(op.simplify(a.shape[d] - b.shape[d]), op.ranges());
+    if ((difference.low && *difference.low > 0) || (difference.high && *difference.high < 0)) return false;
+  }
+  return true;
+}
+
+bool alike(const Lowering& op, const Values& a, const Values& b) {
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    if (!alike(op, *a[k], *b[k])) return false;
+  }
+  return true;
+}
+
+/// One branch's values. What it demands of the sizes counts where `guard` holds (an expression over sizes; empty: always).
+Result<Values> branch(Lowering& op, const char* name, const Expr& guard) {
+  Canonicaliser& state = op.state();
+  const std::size_t shapes = state.constraints.size(), indices = state.indices.size();
+  AICF_TRY(Values values, op.inlined(*op.attribute(name)->g));
+  if (!guard) return values;
+  for (std::size_t k = shapes; k < state.constraints.size(); ++k) {
+    ShapeConstraint& c = state.constraints[k];
+    c.left = Expr::select(guard, c.left, c.right);
+  }
+  for (std::size_t k = indices; k < state.indices.size(); ++k) {
+    Expr& size = state.indices[k].size;
+    size = Expr::select(guard, size, Expr(std::numeric_limits<std::int64_t>::max()));
+  }
+  return values;
+}
+
+/// A condition that two sizes are equal, or that they are not, with branches that differ in shape (an exporter's Squeeze
+/// of a dim that may be 1): the sizes are taken for equal, which every run checks. Bound sizes choose either branch.
+Result<Values> branch_of_equal_sizes(Lowering& op, const Expr& condition) {
+  const bool negated = condition.op() == Op::not_;
+  const Expr equality = negated ? condition.args()[0] : condition;
+  op.state().constraints.push_back({equality.args()[0], equality.args()[1], place_of(op.node())});
+  return branch(op, negated ? "else_branch" : "then_branch", {});
+}
+
+bool compares_sizes(const Expr& condition) {
+  if (!condition) return false;
+  const Expr e = condition.op() == Op::not_ ? condition.args()[0] : condition;
+  return e.op() == Op::eq && is_integer(e.args()[0].type());
 }
 
 }  // namespace
@@ -39,16 +90,22 @@ Result<void> conditional(Lowering& op) {
     return {};
   }
   // Branches are pure: both are computed, and the condition selects.
-  AICF_TRY(const Values yes, op.inlined(*op.attribute("then_branch")->g));
-  AICF_TRY(const Values no, op.inlined(*op.attribute("else_branch")->g));
+  const std::vector<ShapeConstraint> constraints = op.state().constraints;
+  const std::vector<IndexConstraint> indices = op.state().indices;
+  const Result<Values> then_values = branch(op, "then_branch", known);
+  const Result<Values> else_values =
+      then_values ? branch(op, "else_branch", known ? logical_not(known) : Expr()) : then_values;
+  if (compares_sizes(known) && (!else_values || !alike(op, *then_values, *else_values))) {
+    op.state().constraints = constraints;
+    op.state().indices = indices;
+    AICF_TRY(const Values values, branch_of_equal_sizes(op, known));
+    for (std::size_t k = 0; k < results; ++k) op.result(static_cast<int>(k), values[k]);
+    return {};
+  }
+  if (!else_values) return std::unexpected(else_values.error());
   for (int k = 0; k < static_cast<int>(results); ++k) {
-    const ValuePtr &a = yes[k], &b = no[k];
-    bool alike = a->type == b->type && a->rank() == b->rank();
-    for (int d = 0; alike && d < a->rank(); ++d) {
-      const Range difference = range_of(op.simplify(a->shape[d] - b->shape[d]), op.ranges());
-      alike = (!difference.low || *difference.low <= 0) && (!difference.high || *difference.high >= 0);
-    }
-    if (!alike) {
+    const ValuePtr &a = (*then_values)[k], &b = (*else_values)[k];
+    if (!alike(op, *a, *b)) {
       return op.cannot(fmt::format("the branches give {}{} and {}{}, and {}", name(a->type), to_string(a->shape),
                                    name(b->type), to_string(b->shape), undecided(op, known)));
     }

@@ -78,6 +78,9 @@ Result<void> one_hot(Lowering& op);
 // control_flow.cpp
 Result<void> conditional(Lowering& op);
 
+// recurrent.cpp
+Result<void> recurrent(Lowering& op);
+
 // resize.cpp
 Result<void> resize(Lowering& op);
 

@@ -17,19 +17,19 @@ std::string undecided(const Lowering& op, const Expr& condition) {
   return fmt::format("the condition {} is {}; bind the symbols", name, to_string(condition));
 }
 
-/// Whether two values may have the same type and shape.
-bool alike(const Lowering& op, const Value& a, const Value& b) {
+/// Whether one value can stand for either: the same type and rank and, where the sizes do not decide, the same sizes.
+bool alike(const Lowering& op, const Value& a, const Value& b, bool by_size) {
   if (a.type != b.type || a.rank() != b.rank()) return false;
-  for (int d = 0; d < a.rank(); ++d) {
+  for (int d = 0; !by_size && d < a.rank(); ++d) {
     const Range difference = range_of(op.simplify(a.shape[d] - b.shape[d]), op.ranges());
     if ((difference.low && *difference.low > 0) || (difference.high && *difference.high < 0)) return false;
   }
   return true;
 }
 
-bool alike(const Lowering& op, const Values& a, const Values& b) {
+bool alike(const Lowering& op, const Values& a, const Values& b, bool by_size) {
   for (std::size_t k = 0; k < a.size(); ++k) {
-    if (!alike(op, *a[k], *b[k])) return false;
+    if (!alike(op, *a[k], *b[k], by_size)) return false;
   }
   return true;
 }
@@ -51,7 +51,7 @@ Result<Values> branch(Lowering& op, const char* name, const Expr& guard) {
   return values;
 }
 
-/// A condition that two sizes are equal, or that they are not, with branches that differ in shape (an exporter's Squeeze
+/// A condition that two sizes are equal, or that they are not, with branches that differ in rank (an exporter's Squeeze
 /// of a dim that may be 1): the sizes are taken for equal, which every run checks. Bound sizes choose either branch.
 Result<Values> branch_of_equal_sizes(Lowering& op, const Expr& condition) {
   const bool negated = condition.op() == Op::not_;
@@ -95,7 +95,7 @@ Result<void> conditional(Lowering& op) {
   const Result<Values> then_values = branch(op, "then_branch", known);
   const Result<Values> else_values =
       then_values ? branch(op, "else_branch", known ? logical_not(known) : Expr()) : then_values;
-  if (compares_sizes(known) && (!else_values || !alike(op, *then_values, *else_values))) {
+  if (compares_sizes(known) && (!else_values || !alike(op, *then_values, *else_values, true))) {
     op.state().constraints = constraints;
     op.state().indices = indices;
     AICF_TRY(const Values values, branch_of_equal_sizes(op, known));
@@ -105,12 +105,16 @@ Result<void> conditional(Lowering& op) {
   if (!else_values) return std::unexpected(else_values.error());
   for (int k = 0; k < static_cast<int>(results); ++k) {
     const ValuePtr &a = (*then_values)[k], &b = (*else_values)[k];
-    if (!alike(op, *a, *b)) {
+    if (!alike(op, *a, *b, static_cast<bool>(known))) {
       return op.cannot(fmt::format("the branches give {}{} and {}{}, and {}", name(a->type), to_string(a->shape),
                                    name(b->type), to_string(b->shape), undecided(op, known)));
     }
     Shape shape;
     for (int d = 0; d < a->rank(); ++d) {
+      if (known) {
+        shape.push_back(op.simplify(Expr::select(known, a->shape[d], b->shape[d])));
+        continue;
+      }
       AICF_TRY(Expr dim, op.agree(a->shape[d], b->shape[d], "dims of the branches"));
       shape.push_back(std::move(dim));
     }

@@ -20,13 +20,15 @@ Result<void> is_inf(Lowering& op);
 Result<void> cast(Lowering& op);
 Result<void> cast_like(Lowering& op);
 Result<void> prelu(Lowering& op);
+Result<void> swiglu(Lowering& op);
 Result<void> gelu(Lowering& op);
 
 // reduction.cpp
 Result<void> reduction(Lowering& op);
 Result<void> softmax(Lowering& op);
 Result<void> arg_extreme(Lowering& op);
-Result<void> cumulative_sum(Lowering& op);
+Result<void> cumulative(Lowering& op);
+Result<void> hardmax(Lowering& op);
 
 // losses.cpp
 Result<void> class_loss(Lowering& op);
@@ -39,6 +41,9 @@ Result<void> embed_layer_normalisation(Lowering& op);
 Result<void> batch_normalisation(Lowering& op);
 Result<void> instance_normalisation(Lowering& op);
 Result<void> group_normalisation(Lowering& op);
+Result<void> lp_normalisation(Lowering& op);
+Result<void> mean_variance_normalisation(Lowering& op);
+Result<void> local_response_normalisation(Lowering& op);
 
 // contraction.cpp
 Result<void> matmul(Lowering& op);
@@ -65,6 +70,15 @@ Result<void> gather_elements(Lowering& op);
 Result<void> tile(Lowering& op);
 Result<void> pad(Lowering& op);
 Result<void> trilu(Lowering& op);
+
+// rearrange.cpp
+Result<void> depth_and_space(Lowering& op);
+Result<void> reverse_sequence(Lowering& op);
+Result<void> center_crop_pad(Lowering& op);
+
+// signal.cpp
+Result<void> cosine_window(Lowering& op);
+Result<void> fourier_transform(Lowering& op);
 
 // creation.cpp
 Result<void> constant(Lowering& op);

@@ -90,10 +90,11 @@ Result<std::vector<Activation>> activations_of(const Lowering& op, std::int64_t 
     return result;
   };
   std::vector<Activation> result;
-  for (std::string name : names) {
+  for (const std::string& given : names) {
+    std::string name = given;
     for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     const auto known = std::ranges::find(known_activations, name, &KnownActivation::name);
-    if (known == std::end(known_activations)) return op.cannot(fmt::format("the activation {}", in_quotes(name)));
+    if (known == std::end(known_activations)) return op.cannot(fmt::format("the activation {}", in_quotes(given)));
     result.push_back(take(*known));
   }
   return result;

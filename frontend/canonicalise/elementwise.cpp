@@ -43,11 +43,16 @@ Expr exp_mean(const Expr& x) {
   return (unary_of(Op::exp, x) + unary_of(Op::exp, -x)) / like(x, 2);
 }
 
-/// log(1 + x) for x >= 0, to the last digits for small x too.
+/// log(1 + x), to the last digits for small x too.
 Expr log_one_plus(const Expr& x) {
   Expr series = like(x, 0);
   for (int k = 10; k >= 1; --k) series = (like(x, k % 2 == 1 ? 1.0 / k : -1.0 / k) + series) * x;
-  return Expr::select(less(x, like(x, 0.0625)), series, unary_of(Op::log, like(x, 1) + x));
+  return Expr::select(less(unary_of(Op::abs, x), like(x, 0.0625)), series, unary_of(Op::log, like(x, 1) + x));
+}
+
+/// log(2x) where x is large (there asinh and acosh are that, and their squares would overflow), else `other`.
+Expr log_twice(const Expr& x, const Expr& other) {
+  return Expr::select(less(like(x, 1e6), x), unary_of(Op::log, x) + like(x, std::numbers::ln2), other);
 }
 
 /// Arc tangent: of |x| reduced to [0, 0.66], a rational approximation (Cephes, atan.c).
@@ -124,13 +129,13 @@ const std::map<std::string_view, UnaryRule>& unary_rules() {
       {"Asinh",
        {[](const Lowering&, const Expr& x) {
           const Expr a = unary_of(Op::abs, x), one = like(x, 1);
-          return odd(x, log_one_plus(a + a * (a / (one + unary_of(Op::sqrt, a * a + one)))));
+          return odd(x, log_twice(a, log_one_plus(a + a * (a / (one + unary_of(Op::sqrt, a * a + one))))));
         },
         UnaryRule::floats}},
       {"Acosh",
        {[](const Lowering&, const Expr& x) {
           const Expr t = x - like(x, 1);
-          return log_one_plus(t + unary_of(Op::sqrt, t * (x + like(x, 1))));
+          return log_twice(x, log_one_plus(t + unary_of(Op::sqrt, t * (x + like(x, 1)))));
         },
         UnaryRule::floats}},
       {"Atanh",

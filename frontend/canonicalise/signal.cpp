@@ -10,10 +10,24 @@
 namespace aicf::ops {
 namespace {
 
-/// cos (or sin) of 2π·turns/count; the turns are reduced first, so that large ones keep their digits.
-Expr turned(Op function, const Expr& turns, const Expr& count, DType type) {
-  const Expr angle = number(type, 2 * std::numbers::pi) * cast_to(mod(turns, count), type) / cast_to(count, type);
-  return Expr::unary(function, angle);
+/// cos and sin of 2π·turns/count: the sine of an angle in [−π/2, π/2] whose numerator is exact, so that what is 0 is 0.
+struct Turn {
+  Expr cos, sin;
+};
+
+Turn turned(const Expr& turns, const Expr& count, DType type) {
+  const auto magnitude = [](const Expr& e) { return Expr::unary(Op::abs, e); };
+  // sin(π p / (2 count))
+  const auto sine = [&](const Expr& p) {
+    const Expr angle = number(type, std::numbers::pi / 2) * cast_to(p, type) / cast_to(count, type);
+    return Expr::unary(Op::sin, angle);
+  };
+  const Expr place = mod(turns, count);
+  const Expr m = Expr::select(less(count, Expr(2) * place), place - count, place);  // in (−count/2, count/2]
+  const Expr quarters = Expr(4) * m, mirrored = Expr(2) * count - magnitude(quarters);
+  const Expr reduced =
+      Expr::select(less(count, quarters), mirrored, Expr::select(less(quarters, -count), -mirrored, quarters));
+  return {sine(count - magnitude(quarters)), sine(reduced)};
 }
 
 }  // namespace
@@ -30,8 +44,8 @@ Result<void> cosine_window(Lowering& op) {
   if (op.op() == "BlackmanWindow") parts[0] = 0.42, parts[2] = 0.08;
   const DType real = wide(*type);
   AICF_TRY(ValuePtr y, op.map({op.name(), *type, {size}, {}, true}, [&](const Index& i) {
-    Expr e = number(real, parts[0]) - number(real, parts[1]) * turned(Op::cos, i[0], count, real);
-    if (parts[2] != 0) e = e + number(real, parts[2]) * turned(Op::cos, Expr(2) * i[0], count, real);
+    Expr e = number(real, parts[0]) - number(real, parts[1]) * turned(i[0], count, real).cos;
+    if (parts[2] != 0) e = e + number(real, parts[2]) * turned(Expr(2) * i[0], count, real).cos;
     return e;
   }));
   op.result(0, std::move(y));
@@ -55,9 +69,11 @@ Result<void> fourier_transform(Lowering& op) {
   AICF_TRY(const int axis, op.axis(given, rank));
   if (axis == rank - 1) return op.bad("axis is that of the real and imaginary parts");
   const bool inverse = op.integer("inverse", 0) != 0, onesided = op.integer("onesided", 0) != 0;
-  if (onesided && inverse) return op.cannot("a onesided inverse transform");
-  if (onesided && parts == 2) return op.bad("onesided transforms take real input");
-  Expr length = x->shape[axis];
+  if (onesided && inverse != (parts == 2))
+    return op.bad(
+        fmt::format("a onesided {} takes {} input", inverse ? "inverse" : "transform", inverse ? "complex" : "real"));
+  // The other half of a real signal's spectrum is the conjugate of the given one.
+  Expr length = onesided && inverse ? op.simplify(Expr(2) * (x->shape[axis] - Expr(1))) : x->shape[axis];
   if (op.has(1)) {
     AICF_TRY(const std::vector<Expr> lengths, op.known_sizes(1));
     if (lengths.size() != 1) return op.bad("dft_length must be one number");
@@ -66,8 +82,8 @@ Result<void> fourier_transform(Lowering& op) {
   // A shorter input counts as padded with zeros, a longer one is cut.
   const Expr taken = op.simplify(Expr::binary(Op::min, length, x->shape[axis]));
   Shape shape = x->shape;
-  shape[axis] = onesided ? op.simplify(floordiv(length, Expr(2)) + Expr(1)) : length;
-  shape[rank - 1] = Expr(2);
+  shape[axis] = onesided && !inverse ? op.simplify(floordiv(length, Expr(2)) + Expr(1)) : length;
+  shape[rank - 1] = Expr(onesided && inverse ? 1 : 2);
   const DType type = wide(x->type);
   AICF_TRY(ValuePtr y, op.reduce({inverse ? op.name("sum") : op.name(), x->type, shape, {x}}, {taken}, ReduceOp::sum,
                                  [&](const Index& i, const Index& r) {
@@ -77,15 +93,17 @@ Result<void> fourier_transform(Lowering& op) {
                                      at[rank - 1] = Expr(which);
                                      return op.at(x, at);
                                    };
-                                   const Expr turns = i[axis] * r[0], c = turned(Op::cos, turns, length, type);
-                                   Expr s = turned(Op::sin, turns, length, type);
-                                   if (!inverse) s = -s;
-                                   Expr real = part(0) * c, imaginary = part(0) * s;
+                                   const Turn turn = turned(i[axis] * r[0], length, type);
+                                   const Expr s = inverse ? turn.sin : -turn.sin;
+                                   Expr real = part(0) * turn.cos, imaginary = part(0) * s;
                                    if (parts == 2) {
                                      real = real - part(1) * s;
-                                     imaginary = imaginary + part(1) * c;
+                                     imaginary = imaginary + part(1) * turn.cos;
                                    }
-                                   return Expr::select(equal(i[rank - 1], Expr(0)), real, imaginary);
+                                   if (!onesided || !inverse)
+                                     return Expr::select(equal(i[rank - 1], Expr(0)), real, imaginary);
+                                   const Expr once = logical_or(equal(r[0], Expr(0)), equal(Expr(2) * r[0], length));
+                                   return Expr::select(once, real, number(type, 2) * real);
                                  }));
   if (!inverse) {
     op.result(0, std::move(y));

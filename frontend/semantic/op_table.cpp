@@ -202,6 +202,7 @@ constexpr OpRow rows[] = {
     {"Conv", "", 1, newest_opset, 2, 3, 1, 1, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", ops::convolution, "sums of products over sliding windows"},
     {"MaxPool", "", 1, newest_opset, 1, 1, 1, 2, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is storage_order:i", ops::pooling, "maximum of each window"},
     {"AveragePool", "", 7, newest_opset, 1, 1, 1, 1, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is count_include_pad:i", ops::pooling, "mean of each window"},
+    {"LpPool", "", 2, newest_opset, 1, 1, 1, 1, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! p:i pads:is strides:is", ops::pooling, "p-norm of each window"},
     {"GlobalAveragePool", "", 1, newest_opset, 1, 1, 1, 1, "", ops::global_pooling, "mean of each channel"},
     {"GlobalMaxPool", "", 1, newest_opset, 1, 1, 1, 1, "", ops::global_pooling, "maximum of each channel"},
     {"SimplifiedLayerNormalization", "", 1, newest_opset, 2, 2, 1, 2, "axis:i epsilon:f stash_type:i", ops::rms_normalisation, "RMSNormalization as onnxruntime writes it"},

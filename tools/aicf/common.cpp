@@ -125,7 +125,8 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
   ImportOptions import{bound, {}};
   auto model = load_model(options.model, import);
   if (!model && model.error().kind == ErrorKind::unsupported && !options.inputs.empty()) {
-    if (auto decided = load_decided(options, import)) model = std::move(*decided);
+    auto decided = load_decided(options, import);
+    if (decided || decided.error().kind == ErrorKind::unsupported) model = std::move(decided);
   }
   if (!model) return std::unexpected(model.error());
   out.model = *std::move(model);

@@ -160,14 +160,17 @@ Result<void> Canonicaliser::lower(const SemanticGraph& graph) {
 
 Result<Values> Lowering::inlined(const SemanticGraph& graph) {
   for (const SemanticNode& node : graph.nodes) AICF_RETURN_IF_ERROR(check_node(node));
-  AICF_RETURN_IF_ERROR(state_.lower(graph));
+  const Result<void> lowered = state_.lower(graph);
   Values outputs;
-  for (const std::string& output : graph.outputs) outputs.push_back(state_.values.at(output));
+  for (const std::string& output : graph.outputs) {
+    if (lowered) outputs.push_back(state_.values.at(output));
+  }
   // Another branch may use the names again.
   for (const auto& [name, tensor] : graph.initializers) state_.values.erase(name);
   for (const SemanticNode& node : graph.nodes) {
     for (const std::string& output : node.outputs) state_.values.erase(output);
   }
+  if (!lowered) return std::unexpected(lowered.error());
   return outputs;
 }
 

@@ -34,12 +34,8 @@ bool alike(const Lowering& op, const Values& a, const Values& b, bool by_size) {
   return true;
 }
 
-/// One branch's values. What it demands of the sizes counts where `guard` holds (an expression over sizes; empty: always).
-Result<Values> branch(Lowering& op, const char* name, const Expr& guard) {
-  Canonicaliser& state = op.state();
-  const std::size_t shapes = state.constraints.size(), indices = state.indices.size();
-  AICF_TRY(Values values, op.inlined(*op.attribute(name)->g));
-  if (!guard) return values;
+/// What the constraints from `shapes` and `indices` on demand counts only where `guard` holds, an expression over sizes.
+void guard_constraints(Canonicaliser& state, std::size_t shapes, std::size_t indices, const Expr& guard) {
   for (std::size_t k = shapes; k < state.constraints.size(); ++k) {
     ShapeConstraint& c = state.constraints[k];
     c.left = Expr::select(guard, c.left, c.right);
@@ -48,16 +44,6 @@ Result<Values> branch(Lowering& op, const char* name, const Expr& guard) {
     Expr& size = state.indices[k].size;
     size = Expr::select(guard, size, Expr(std::numeric_limits<std::int64_t>::max()));
   }
-  return values;
-}
-
-/// A condition that two sizes are equal, or that they are not, with branches that differ in rank (an exporter's Squeeze
-/// of a dim that may be 1): the sizes are taken for equal, which every run checks. Bound sizes choose either branch.
-Result<Values> branch_of_equal_sizes(Lowering& op, const Expr& condition) {
-  const bool negated = condition.op() == Op::not_;
-  const Expr equality = negated ? condition.args()[0] : condition;
-  op.state().constraints.push_back({equality.args()[0], equality.args()[1], place_of(op.node())});
-  return branch(op, negated ? "else_branch" : "then_branch", {});
 }
 
 bool compares_sizes(const Expr& condition) {
@@ -89,22 +75,39 @@ Result<void> conditional(Lowering& op) {
     for (std::size_t k = 0; k < results; ++k) op.result(static_cast<int>(k), values[k]);
     return {};
   }
-  // Branches are pure: both are computed, and the condition selects.
-  const std::vector<ShapeConstraint> constraints = op.state().constraints;
-  const std::vector<IndexConstraint> indices = op.state().indices;
-  const Result<Values> then_values = branch(op, "then_branch", known);
-  const Result<Values> else_values =
-      then_values ? branch(op, "else_branch", known ? logical_not(known) : Expr()) : then_values;
-  if (compares_sizes(known) && (!else_values || !alike(op, *then_values, *else_values, true))) {
-    op.state().constraints = constraints;
-    op.state().indices = indices;
-    AICF_TRY(const Values values, branch_of_equal_sizes(op, known));
-    for (std::size_t k = 0; k < results; ++k) op.result(static_cast<int>(k), values[k]);
+  // Branches are pure: both are computed, and the condition selects. That two sizes are equal (or are not), where the
+  // branches differ in rank (an exporter's Squeeze of a dim that may be 1), is taken for true and checked by every run.
+  const bool by_equality = compares_sizes(known), negated = by_equality && known.op() == Op::not_;
+  const char* names[] = {"then_branch", "else_branch"};
+  if (negated) std::swap(names[0], names[1]);  // first the one for equal sizes
+  const Expr first = negated ? known.args()[0] : known;
+  Canonicaliser& state = op.state();
+  const std::size_t shapes = state.constraints.size(), indices = state.indices.size();
+  AICF_TRY(const Values first_values, op.inlined(*op.attribute(names[0])->g));
+  std::vector<ShapeConstraint> equal_shapes;
+  std::vector<IndexConstraint> equal_indices;
+  if (by_equality) {
+    equal_shapes.assign(state.constraints.begin() + static_cast<std::ptrdiff_t>(shapes), state.constraints.end());
+    equal_indices.assign(state.indices.begin() + static_cast<std::ptrdiff_t>(indices), state.indices.end());
+  }
+  if (known) guard_constraints(state, shapes, indices, first);
+  const std::size_t other_shapes = state.constraints.size(), other_indices = state.indices.size();
+  const Result<Values> other_values = op.inlined(*op.attribute(names[1])->g);
+  if (by_equality && (!other_values || !alike(op, first_values, *other_values, true))) {
+    state.constraints.resize(shapes);
+    state.indices.resize(indices);
+    state.constraints.insert(state.constraints.end(), equal_shapes.begin(), equal_shapes.end());
+    state.indices.insert(state.indices.end(), equal_indices.begin(), equal_indices.end());
+    state.constraints.push_back({first.args()[0], first.args()[1], place_of(op.node())});
+    for (std::size_t k = 0; k < results; ++k) op.result(static_cast<int>(k), first_values[k]);
     return {};
   }
-  if (!else_values) return std::unexpected(else_values.error());
+  if (!other_values) return std::unexpected(other_values.error());
+  if (known) guard_constraints(state, other_shapes, other_indices, logical_not(first));
+  const Values &then_values = negated ? *other_values : first_values,
+               &else_values = negated ? first_values : *other_values;
   for (int k = 0; k < static_cast<int>(results); ++k) {
-    const ValuePtr &a = (*then_values)[k], &b = (*else_values)[k];
+    const ValuePtr &a = then_values[k], &b = else_values[k];
     if (!alike(op, *a, *b, static_cast<bool>(known))) {
       return op.cannot(fmt::format("the branches give {}{} and {}{}, and {}", name(a->type), to_string(a->shape),
                                    name(b->type), to_string(b->shape), undecided(op, known)));

@@ -71,6 +71,7 @@ struct Canonicaliser {
   Ranges ranges;                                       ///< of the model's symbols
   std::string axis_prefix = "i", reduce_prefix = "r";  ///< no symbol is named like an axis
   std::int64_t fold_steps = 0;                         ///< elements folded so far
+  std::int64_t unrolled_steps = 0;                     ///< of recurrent operators so far
   std::vector<std::string> lowered;                    ///< nodes, those of subgraphs that were taken too
 
   /// Registers `tensor` as a value; small ones become known.

@@ -16,6 +16,8 @@ namespace {
 
 /// Steps of both directions together: each is a product and a few maps.
 constexpr std::int64_t most_steps = 128;
+/// … of all such operators of a model.
+constexpr std::int64_t most_steps_of_model = 4096;
 
 Expr like(const Expr& x, double value) {
   return number(x.type(), value);
@@ -139,6 +141,11 @@ Result<Recurrent> read(Lowering& op) {
   if (c.steps == 0 || c.steps > most_steps / c.directions) {
     return op.cannot(fmt::format("{} steps in {} direction(s); each is written out, and from 1 to {} together are",
                                  c.steps, c.directions, most_steps));
+  }
+  op.state().unrolled_steps += c.steps * c.directions;
+  if (op.state().unrolled_steps > most_steps_of_model) {
+    return op.cannot(fmt::format(
+        "the model's recurrent operators have more than {} steps together; each is written out", most_steps_of_model));
   }
   c.batch = c.x->shape[c.batch_first ? 0 : 1];
   if (op.in(2)->rank() != 3) return op.bad(fmt::format("input 2 has rank {}, 3 wanted", op.in(2)->rank()));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -139,6 +140,10 @@ Result<void> resize(Lowering& op) {
   AICF_TRY(const std::vector<Sampling> dims, samplings(op, transformation, first_form ? 1 : 2, first_form ? -1 : 3));
   Shape shape;
   for (const Sampling& s : dims) shape.push_back(s.size);
+  const auto resized = std::ranges::count(dims, false, &Sampling::identity);
+  const int most = mode == "cubic" ? 3 : 6;  // elements of x that one of the result takes: 64
+  if (mode != "nearest" && resized > most)
+    return op.cannot(fmt::format("mode '{}' over more than {} dims", mode, most));
   const auto numerator = [&](std::size_t d, const Index& i) { return dims[d].factor * i[d] + dims[d].offset; };
   if (mode == "nearest") {
     return op.result_move(x, shape, [&](const Index& i) {

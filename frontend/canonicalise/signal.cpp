@@ -38,7 +38,10 @@ Result<void> cosine_window(Lowering& op) {
   const std::int64_t to = op.integer("output_datatype", 1);
   const auto type = onnx_dtype(to);
   if (!type || !is_float(*type)) return op.cannot(fmt::format("output_datatype {}", onnx_type_name(to)));
-  const Expr size = sizes[0], count = op.integer("periodic", 1) != 0 ? size : op.simplify(size - Expr(1));
+  const Expr size = sizes[0];
+  // One element has no period; it is what the others begin with.
+  const Expr period = op.integer("periodic", 1) != 0 ? size : size - Expr(1);
+  const Expr count = op.simplify(Expr::binary(Op::max, period, Expr(1)));
   double parts[] = {0.5, 0.5, 0};  // a0 − a1 cos(2πn/N) + a2 cos(4πn/N)
   if (op.op() == "HammingWindow") parts[0] = 25.0 / 46, parts[1] = 21.0 / 46;
   if (op.op() == "BlackmanWindow") parts[0] = 0.42, parts[2] = 0.08;
@@ -79,6 +82,9 @@ Result<void> fourier_transform(Lowering& op) {
     if (lengths.size() != 1) return op.bad("dft_length must be one number");
     length = lengths[0];
   }
+  const Range known_length = range_of(length, op.ranges());
+  if (known_length.high && *known_length.high < 1)
+    return op.bad(fmt::format("a transform of length {}", to_string(length)));
   // A shorter input counts as padded with zeros, a longer one is cut.
   const Expr taken = op.simplify(Expr::binary(Op::min, length, x->shape[axis]));
   Shape shape = x->shape;

@@ -105,6 +105,11 @@ Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionPro
     return bad_input(fmt::format("function {} calls itself", in_quotes(function.name())),
                      fmt::format("node {}", in_quotes(proto.name())));
   }
+  constexpr std::size_t deepest = 256;
+  if (open_.size() >= deepest) {
+    return unsupported(fmt::format("functions call each other more than {} deep", deepest),
+                       fmt::format("node {}", in_quotes(proto.name())));
+  }
   if (proto.input_size() > function.input_size() || proto.output_size() > function.output_size()) {
     return bad_input(
         fmt::format("function {} takes {} inputs and gives {} outputs, not {} and {}", in_quotes(function.name()),

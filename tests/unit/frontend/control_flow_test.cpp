@@ -136,6 +136,31 @@ y = If(Equal(Gather(Shape(x), 0), 1), then_branch=t() -> a {
   expect_near(test::run(graph, {{"x", two}}, {{}, {}, {{"x", {2, 2}}}}).at("y"), {2, 2}, {-1, -2, -3, -4});
 }
 
+TEST(If, SizesThatDifferMayChooseToo) {
+  const SemanticGraph graph = parsed(R"(g(x: f32[n, 2]) -> y
+y = If(Not(Equal(Gather(Shape(x), 0), 1)), then_branch=t() -> a {
+  a = Neg(x)
+}, else_branch=e() -> a {
+  a = Squeeze(x, [0])
+})
+)");
+  expect_near(test::run(graph, {{"x", tensor(DType::f32, {1, 2}, {5, 6})}}).at("y"), {2}, {5, 6});
+  expect_near(test::run(graph, {{"x", tensor(DType::f32, {2, 2}, {1, 2, 3, 4})}}, {{}, {}, {{"x", {2, 2}}}}).at("y"),
+              {2, 2}, {-1, -2, -3, -4});
+}
+
+TEST(If, DeepChoicesBySizeCostNoMoreThanTheirText) {
+  std::string text;
+  for (int k = 0; k < 40; ++k) {
+    const std::string inner = k == 0 ? "z = Squeeze(x, [0])\n" : text;
+    const std::string made = k == 0 ? "z" : "y" + std::to_string(k - 1);
+    text = "y" + std::to_string(k) + " = If(Equal(Gather(Shape(x), 0), 1), then_branch=t() -> " + made + " {\n" +
+           inner + "}, else_branch=e() -> w {\nw = Neg(x)\n})\n";
+  }
+  const SemanticGraph graph = parsed("g(x: f32[n, 2]) -> y39\n" + text);
+  expect_near(test::run(graph, {{"x", tensor(DType::f32, {1, 2}, {5, 6})}}).at("y39"), {2}, {5, 6});
+}
+
 TEST(If, NamesAreMadeOnceAndBeforeTheyAreRead) {
   const auto with = [](const std::string& then_body) {
     return "g(c: bool, x: f32[2]) -> z\ny = If(c, then_branch=t() -> a {\n" + then_body +

@@ -237,6 +237,14 @@ TEST(Recurrent, StepsAreKnownAndFew) {
   EXPECT_THAT(error(0), HasSubstr("0 steps"));
 }
 
+TEST(Recurrent, StepsOfAModelAreCounted) {
+  GraphBuilder g("r", 22);
+  const auto x = g.input("X", DType::f32, {128, 1, 2}), w = g.input("W", DType::f32, {1, 2, 2}),
+             r = g.input("R", DType::f32, {1, 2, 2});
+  for (int k = 0; k < 33; ++k) g.output(g.add("RNN", {x, w, r}), "y" + std::to_string(k));
+  EXPECT_THAT(test::error_of(g.build()), HasSubstr("more than 4096 steps together"));
+}
+
 TEST(Recurrent, ActivationsAreNamed) {
   const auto run = [](const char* name, double alpha) {
     GraphBuilder g("r", 22);

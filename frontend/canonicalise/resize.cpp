@@ -41,6 +41,7 @@ Result<Sampling> sampling_of(Lowering& op, const std::string& transformation, co
     s.factor = op.simplify(in - Expr(1));
     s.offset = Expr(0);
     s.divisor = op.simplify(Expr::binary(Op::max, out - Expr(1), Expr(1)));
+    s.identity = op.same(in, out);
     return s;
   }
   if (!scale) {

@@ -3,6 +3,7 @@
 // A model as the frontend hands it on: the semantic graph (operations as the user wrote them) and its canonical form.
 
 #include <map>
+#include <memory>
 #include <set>
 #include <span>
 #include <string>
@@ -20,9 +21,11 @@ inline constexpr std::int64_t max_tensor_bytes = std::int64_t{1} << 40;
 /// Dimensions of a tensor; a loop nest has as many.
 inline constexpr std::size_t max_rank = 64;
 
+struct SemanticGraph;
+
 /// An attribute value as written.
 struct Attribute {
-  enum class Kind { integer, real, text, integers, reals, texts, tensor } kind = Kind::integer;
+  enum class Kind { integer, real, text, integers, reals, texts, tensor, graph } kind = Kind::integer;
   std::int64_t i = 0;
   double f = 0;
   std::string s;
@@ -30,6 +33,7 @@ struct Attribute {
   std::vector<double> fs;
   std::vector<std::string> ss;
   Tensor t;
+  std::shared_ptr<const SemanticGraph> g;  ///< a subgraph; it also sees the tensors made before its node
 };
 
 /// One operation as the user wrote it. Names are the model's own.
@@ -73,6 +77,8 @@ struct Model {
 struct ImportOptions {
   std::map<std::string, std::int64_t> bindings;  ///< symbols fixed before shape inference ("batch" → 2)
   NamedTensors fixed;                            ///< inputs that are constants of this import ("axes" → [1])
+  /// Sizes of inputs, by name: they bind the symbols that stand alone as a dim there. Whether they fit is not checked.
+  std::map<std::string, std::vector<std::int64_t>> sizes;
 };
 
 /// MODEL is an ONNX file (protobuf) or the text form; told apart by content. Errors: bad_input (broken file, place named),

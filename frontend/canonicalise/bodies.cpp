@@ -291,7 +291,7 @@ Result<ValuePtr> Lowering::move(std::string name, const ValuePtr& x, Shape shape
              [&](const Index& i) { return held_at(x, source(i)); });
 }
 
-/// Whether f16 or bf16 would make a finite constant infinite, or a single one 0. Converters of models write such Casts of
+/// Whether f16 or bf16 would make a finite constant infinite, a choice between such too, or a single one 0. Converters of models write such Casts of
 /// f32 mask constants and epsilons; the model means the number.
 bool Lowering::leaves_range(const Value& value, DType type) const {
   if (wide(type) == type || !is_float(value.type)) return false;
@@ -305,12 +305,38 @@ bool Lowering::leaves_range(const Value& value, DType type) const {
     return std::ranges::any_of(*value.elements,
                                [&](const Expr& e) { return e.is_constant() && overflows(e.number()); });
   }
-  if (value.constant < 0) return false;
-  const Tensor& tensor = state_.constants[static_cast<std::size_t>(value.constant)];
-  for (std::int64_t k = 0; k < tensor.size(); ++k) {
-    if (overflows(tensor.at(k))) return true;
-  }
-  return false;
+  const auto any = [&](int constant) {
+    const Tensor& tensor = state_.constants[static_cast<std::size_t>(constant)];
+    for (std::int64_t k = 0; k < tensor.size(); ++k) {
+      if (overflows(tensor.at(k))) return true;
+    }
+    return false;
+  };
+  if (value.constant >= 0) return any(value.constant);
+  // Made of constants by selects and moves: whether one overflows; else empty.
+  int steps = 256;
+  constexpr std::int64_t most_elements = 1 << 22;
+  const std::function<std::optional<bool>(const Expr&)> made = [&](const Expr& e) -> std::optional<bool> {
+    if (--steps < 0) return std::nullopt;
+    if (e.is_constant()) return overflows(e.number());
+    if (e.op() == Op::cast && is_float(e.args()[0].type())) return made(e.args()[0]);
+    if (e.op() == Op::select) {
+      const std::optional<bool> a = made(e.args()[1]), b = a ? made(e.args()[2]) : a;
+      if (!b) return b;
+      return *a || *b;
+    }
+    if (e.op() != Op::load) return std::nullopt;
+    const Node& node = state_.graph.node(e.name());
+    if (node.kind == NodeKind::constant) {
+      if (state_.constants[static_cast<std::size_t>(node.constant)].size() > most_elements) return std::nullopt;
+      return any(node.constant);
+    }
+    if (node.kind != NodeKind::compute || node.reduce != ReduceOp::none) return std::nullopt;
+    return made(node.body);
+  };
+  if (value.formula) return made(value.formula).value_or(false);
+  const Node& node = state_.graph.node(value.tensor);
+  return node.kind == NodeKind::compute && node.reduce == ReduceOp::none && made(node.body).value_or(false);
 }
 
 Result<ValuePtr> Lowering::converted(const ValuePtr& value, DType type, const std::string& name) {

@@ -43,6 +43,16 @@ Result<void> fix_inputs(SemanticGraph& graph, ImportOptions& options) {
   return {};
 }
 
+void bind_input_sizes(const SemanticGraph& graph, ImportOptions& options) {
+  for (const SemanticInput& input : graph.inputs) {
+    const auto given = options.sizes.find(input.name);
+    if (given == options.sizes.end() || given->second.size() != input.shape.size()) continue;
+    for (std::size_t d = 0; d < input.shape.size(); ++d) {
+      if (input.shape[d].op() == Op::symbol) options.bindings.try_emplace(input.shape[d].name(), given->second[d]);
+    }
+  }
+}
+
 /// Replaces bound symbols in the sizes of inputs and declared outputs.
 Result<void> bind_sizes(SemanticGraph& graph, const ImportOptions& options, const std::set<std::string>& symbols) {
   ExprMap values;
@@ -131,26 +141,49 @@ Result<void> check_declared(const SemanticInput& declared, const Value& value) {
 
 }  // namespace
 
+Result<void> Canonicaliser::lower(const SemanticGraph& graph) {
+  for (const auto& [name, tensor] : graph.initializers) values[name] = from_tensor(name, tensor);
+  for (const SemanticNode& node : graph.nodes) {
+    const OpRow* row = find_op(node.op, node.domain, node.opset);
+    AICF_CHECK(row != nullptr, "checked operator " + node.op);
+    Lowering lowering(*this, node, *row);
+    AICF_RETURN_IF_ERROR(row->lower(lowering));
+    for (const std::string& output : node.outputs) {
+      if (!output.empty() && !values.contains(output)) {
+        return unsupported(fmt::format("output {} of this operator", in_quotes(output)), place_of(node));
+      }
+    }
+    lowered.push_back(node.name);
+  }
+  return {};
+}
+
+Result<Values> Lowering::inlined(const SemanticGraph& graph) {
+  for (const SemanticNode& node : graph.nodes) AICF_RETURN_IF_ERROR(check_node(node));
+  const Result<void> lowered = state_.lower(graph);
+  Values outputs;
+  for (const std::string& output : graph.outputs) {
+    if (lowered) outputs.push_back(state_.values.at(output));
+  }
+  // Another branch may use the names again.
+  for (const auto& [name, tensor] : graph.initializers) state_.values.erase(name);
+  for (const SemanticNode& node : graph.nodes) {
+    for (const std::string& output : node.outputs) state_.values.erase(output);
+  }
+  if (!lowered) return std::unexpected(lowered.error());
+  return outputs;
+}
+
 Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options) {
   AICF_RETURN_IF_ERROR(check_semantic(semantic));
   ImportOptions own = options;
   const std::set<std::string> symbols = symbols_of(semantic);
   AICF_RETURN_IF_ERROR(fix_inputs(semantic, own));
+  bind_input_sizes(semantic, own);
   AICF_RETURN_IF_ERROR(bind_sizes(semantic, own, symbols));
   Canonicaliser state;
   AICF_RETURN_IF_ERROR(add_inputs(state, semantic));
-  for (const auto& [name, tensor] : semantic.initializers) state.values[name] = state.from_tensor(name, tensor);
-  for (const SemanticNode& node : semantic.nodes) {
-    const OpRow* row = find_op(node.op, node.domain, node.opset);
-    AICF_CHECK(row != nullptr, "checked operator " + node.op);
-    Lowering lowering(state, node, *row);
-    AICF_RETURN_IF_ERROR(row->lower(lowering));
-    for (const std::string& output : node.outputs) {
-      if (!output.empty() && !state.values.contains(output)) {
-        return unsupported(fmt::format("output {} of this operator", in_quotes(output)), place_of(node));
-      }
-    }
-  }
+  AICF_RETURN_IF_ERROR(state.lower(semantic));
   Model model;
   model.name = semantic.name;
   for (const SemanticInput& declared : semantic.declared_outputs)
@@ -168,8 +201,8 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
     const Node& node = state.graph.node(id);
     present.insert(node.origin.begin(), node.origin.end());
   }
-  for (const SemanticNode& node : semantic.nodes) {
-    if (!present.contains(node.name)) model.folded.push_back(node.name);
+  for (const std::string& name : state.lowered) {
+    if (!present.contains(name)) model.folded.push_back(name);
   }
   model.semantic = std::move(semantic);
   model.graph = std::move(state.graph);

@@ -159,18 +159,29 @@ Result<void> pooling(Lowering& op) {
   Shape shape{x->shape[0], x->shape[1]};
   shape.insert(shape.end(), w.places.begin(), w.places.end());
   const DType type = wide(x->type);
+  const std::int64_t p = op.op() == "LpPool" ? op.integer("p", 2) : 0;
+  if (p < 0 || (p == 0 && op.op() == "LpPool")) return op.bad(fmt::format("p is {}, 1 or more wanted", p));
+  const auto power = [&](const Expr& e, double exponent) {
+    if (exponent == 1) return e;
+    if (exponent == 2) return e * e;
+    return exponent == 0.5 ? Expr::unary(Op::sqrt, e) : Expr::binary(Op::pow, e, number(type, exponent));
+  };
   const Expr outside = max ? neutral(ReduceOp::max, type) : Expr::constant(type, 0);
   const std::string part = max ? op.name() : op.name("sum");
-  AICF_TRY(
-      ValuePtr y,
-      op.reduce(
-          {part, x->type, shape, {x}}, w.kernel, max ? ReduceOp::max : ReduceOp::sum,
-          [&](const Index& i, const Index& r) {
-            return windowed(w, x, {i[0], i[1]}, tail(i, 2), r, outside, [&](const Index& at) { return op.at(x, at); });
-          }));
+  AICF_TRY(ValuePtr y, op.reduce({part, x->type, shape, {x}}, w.kernel, max ? ReduceOp::max : ReduceOp::sum,
+                                 [&](const Index& i, const Index& r) {
+                                   return windowed(w, x, {i[0], i[1]}, tail(i, 2), r, outside, [&](const Index& at) {
+                                     const Expr e = op.at(x, at);
+                                     return p == 0 ? e : power(Expr::unary(Op::abs, e), static_cast<double>(p));
+                                   });
+                                 }));
   if (max) {
     op.result(0, std::move(y));
     return {};
+  }
+  if (p != 0) {
+    return op.result_map(x->type, shape, {y},
+                         [&](const Index& i) { return power(op.at(y, i), 1 / static_cast<double>(p)); });
   }
   const bool counts_padding = op.integer("count_include_pad", 0) != 0;
   if (counts_padding && op.integer("ceil_mode", 0) != 0) return op.cannot("ceil_mode with count_include_pad");

@@ -43,6 +43,44 @@ Expr exp_mean(const Expr& x) {
   return (unary_of(Op::exp, x) + unary_of(Op::exp, -x)) / like(x, 2);
 }
 
+/// log(1 + x), to the last digits for small x too.
+Expr log_one_plus(const Expr& x) {
+  Expr series = like(x, 0);
+  for (int k = 10; k >= 1; --k) series = (like(x, k % 2 == 1 ? 1.0 / k : -1.0 / k) + series) * x;
+  return Expr::select(less(unary_of(Op::abs, x), like(x, 0.0625)), series, unary_of(Op::log, like(x, 1) + x));
+}
+
+/// log(2x) where x is large (there asinh and acosh are that, and their squares would overflow), else `other`.
+Expr log_twice(const Expr& x, const Expr& other) {
+  return Expr::select(less(like(x, 1e6), x), unary_of(Op::log, x) + like(x, std::numbers::ln2), other);
+}
+
+/// Arc tangent: of |x| reduced to [0, 0.66], a rational approximation (Cephes, atan.c).
+Expr atan_of(const Expr& x) {
+  const auto polynomial = [&](const Expr& z, std::initializer_list<double> coefficients) {
+    Expr sum = like(x, 0);
+    for (const double c : coefficients) sum = sum * z + like(x, c);
+    return sum;
+  };
+  const Expr a = unary_of(Op::abs, x), one = like(x, 1);
+  const Expr large = less(like(x, 2.41421356237309504880), a), middle = less(like(x, 0.66), a);
+  const Expr t = Expr::select(large, -(one / a), Expr::select(middle, (a - one) / (a + one), a));
+  const Expr base = Expr::select(large, like(x, std::numbers::pi / 2),
+                                 Expr::select(middle, like(x, std::numbers::pi / 4), like(x, 0)));
+  const Expr z = t * t;
+  const Expr top = polynomial(z, {-8.750608600031904122785e-1, -1.615753718733365076637e1, -7.500855792314704667340e1,
+                                  -1.228866684490136173410e2, -6.485021904942025371773e1});
+  const Expr bottom = polynomial(z, {1, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
+                                     4.853903996359136964868e2, 1.945506571482613964425e2});
+  const Expr result = base + (t + t * z * top / bottom);
+  return Expr::select(less(x, like(x, 0)), -result, result);
+}
+
+/// x with the sign of `sign`: f is odd, and `of_positive` is f(|x|).
+Expr odd(const Expr& sign, const Expr& of_positive) {
+  return Expr::select(less(sign, like(sign, 0)), -of_positive, of_positive);
+}
+
 using UnaryBody = Expr (*)(const Lowering& op, const Expr& x);
 struct UnaryRule {
   UnaryBody body;
@@ -77,6 +115,39 @@ const std::map<std::string_view, UnaryRule>& unary_rules() {
        {[](const Lowering&, const Expr& x) { return unary_of(Op::sin, x) / unary_of(Op::cos, x); }, UnaryRule::floats}},
       {"Sinh", {[](const Lowering&, const Expr& x) { return exp_difference(x); }, UnaryRule::floats}},
       {"Cosh", {[](const Lowering&, const Expr& x) { return exp_mean(x); }, UnaryRule::floats}},
+      {"Atan", {[](const Lowering&, const Expr& x) { return atan_of(x); }, UnaryRule::floats}},
+      {"Asin",
+       {[](const Lowering&, const Expr& x) {
+          return atan_of(x / unary_of(Op::sqrt, (like(x, 1) - x) * (like(x, 1) + x)));
+        },
+        UnaryRule::floats}},
+      {"Acos",
+       {[](const Lowering&, const Expr& x) {
+          return like(x, 2) * atan_of(unary_of(Op::sqrt, (like(x, 1) - x) / (like(x, 1) + x)));
+        },
+        UnaryRule::floats}},
+      {"Asinh",
+       {[](const Lowering&, const Expr& x) {
+          const Expr a = unary_of(Op::abs, x), one = like(x, 1);
+          return odd(x, log_twice(a, log_one_plus(a + a * (a / (one + unary_of(Op::sqrt, a * a + one))))));
+        },
+        UnaryRule::floats}},
+      {"Acosh",
+       {[](const Lowering&, const Expr& x) {
+          const Expr t = x - like(x, 1);
+          return log_twice(x, log_one_plus(t + unary_of(Op::sqrt, t * (x + like(x, 1)))));
+        },
+        UnaryRule::floats}},
+      {"Atanh",
+       {[](const Lowering&, const Expr& x) {
+          const Expr a = unary_of(Op::abs, x);
+          return odd(x, like(x, 0.5) * log_one_plus(like(x, 2) * a / (like(x, 1) - a)));
+        },
+        UnaryRule::floats}},
+      {"Shrink", {[](const Lowering& op, const Expr& x) {
+         const Expr limit = like(x, op.real("lambd", 0.5)), bias = like(x, op.real("bias", 0));
+         return Expr::select(less(x, -limit), x + bias, Expr::select(less(limit, x), x - bias, like(x, 0)));
+       }}},
       {"Softplus", {[](const Lowering&, const Expr& x) { return softplus_of(x); }, UnaryRule::floats}},
       {"Softsign",
        {[](const Lowering&, const Expr& x) { return x / (like(x, 1) + unary_of(Op::abs, x)); }, UnaryRule::floats}},
@@ -144,6 +215,18 @@ Expr truncated(const Expr& x) {
   return Expr::select(less(x, like(x, 0)), unary_of(Op::ceil, x), unary_of(Op::floor, x));
 }
 
+/// Remainder of floats with the sign of `a` (fmod), or with that of `b` (as numpy's mod, which is 0 with b's sign for a
+/// multiple of b, and a for a finite and b infinite of one sign).
+Expr remainder(const Expr& a, const Expr& b, bool sign_of_a) {
+  const Expr zero = like(a, 0);
+  // a − b·trunc(a / b): an infinite b leaves a.
+  const Expr infinite = logical_and(unary_of(Op::isinf, b), logical_not(unary_of(Op::isinf, a)));
+  const Expr r = Expr::select(infinite, a, a - b * truncated(a / b));
+  if (sign_of_a) return r;
+  const Expr differs = logical_or(logical_and(less(r, zero), less(zero, b)), logical_and(less(zero, r), less(b, zero)));
+  return Expr::select(differs, r + b, r);
+}
+
 /// Integer division truncates; floor division says the same for what is known not to be negative and simplifies.
 Expr divided(const Lowering& op, const Ranges& ranges, const Expr& a, const Expr& b) {
   if (!is_integer(a.type())) return a / b;
@@ -207,11 +290,11 @@ Result<void> mod(Lowering& op) {
   const DType type = op.in(0)->type;
   AICF_RETURN_IF_ERROR(op.want_number(0));
   const bool c_style = op.integer("fmod", 0) != 0;
-  if (is_float(type) && !c_style) return op.bad("floats need fmod = 1");
   AICF_TRY(ValuePtr y, elementwise(op, op.name(), type, {op.in(0), op.in(1)}, [&](const Scalars& s) {
-             if (!c_style) return aicf::mod(s[0], s[1]);
+             if (!c_style && !is_float(type)) return aicf::mod(s[0], s[1]);
+             if (is_float(type)) return remainder(s[0], s[1], c_style);
              const Expr quotient = s[0] / s[1];
-             return s[0] - s[1] * (is_float(type) ? truncated(quotient) : quotient);
+             return s[0] - s[1] * quotient;
            }));
   op.result(0, std::move(y));
   return {};
@@ -357,6 +440,16 @@ Result<void> cast(Lowering& op) {
 
 Result<void> cast_like(Lowering& op) {
   AICF_TRY(ValuePtr y, op.converted(op.in(0), op.in(1)->type, op.name()));
+  op.result(0, std::move(y));
+  return {};
+}
+
+Result<void> swiglu(Lowering& op) {
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  AICF_RETURN_IF_ERROR(op.want_same_type(0, 1));
+  AICF_TRY(ValuePtr y, elementwise(op, op.name(), op.in(0)->type, {op.in(0), op.in(1)}, [&](const Scalars& s) {
+             return s[0] * sigmoid_of(alpha_of(op, s[0], 1) * s[0]) * s[1];
+           }));
   op.result(0, std::move(y));
   return {};
 }

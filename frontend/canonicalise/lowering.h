@@ -71,6 +71,8 @@ struct Canonicaliser {
   Ranges ranges;                                       ///< of the model's symbols
   std::string axis_prefix = "i", reduce_prefix = "r";  ///< no symbol is named like an axis
   std::int64_t fold_steps = 0;                         ///< elements folded so far
+  std::int64_t unrolled_steps = 0;                     ///< of recurrent operators so far
+  std::vector<std::string> lowered;                    ///< nodes, those of subgraphs that were taken too
 
   /// Registers `tensor` as a value; small ones become known.
   ValuePtr from_tensor(const std::string& name, Tensor tensor);
@@ -78,6 +80,8 @@ struct Canonicaliser {
   Expr coordinate(std::size_t d) const { return Expr::axis(axis_prefix + std::to_string(d)); }
   /// The canonical node of a value, made now if there is none.
   const std::string& tensor_of(Value& value);
+  /// Initializers become values and nodes are lowered in order.
+  Result<void> lower(const SemanticGraph& graph);
 };
 
 /// A legal name for a canonical tensor: letters, digits and underscores.
@@ -170,6 +174,8 @@ class Lowering {
   /// `value` as `type`, rounded; itself when it has it. A constant whose range `type` does not have is not rounded.
   Result<ValuePtr> converted(const ValuePtr& value, DType type, const std::string& name);
   ValuePtr scalar(const Expr& e, Shape shape = {});
+  /// The outputs of a subgraph without inputs, computed here.
+  Result<Values> inlined(const SemanticGraph& graph);
 
   /// Tensor name of output `k`, with a suffix for intermediate tensors ("y_max").
   std::string name(std::string_view suffix = {}, int output = 0) const;

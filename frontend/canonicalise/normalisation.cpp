@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "frontend/canonicalise/ops.h"
 
 namespace aicf::ops {
@@ -264,6 +266,89 @@ Result<void> instance_normalisation(Lowering& op) {
 
 Result<void> group_normalisation(Lowering& op) {
   return channel_groups(op, op.integer("num_groups", 1), op.opset() < 21);
+}
+
+Result<void> lp_normalisation(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  AICF_TRY(const int axis, op.axis(op.integer("axis", -1), x->rank()));
+  const std::int64_t p = op.integer("p", 2);
+  if (p != 1 && p != 2) return op.bad(fmt::format("p is {}, 1 or 2 wanted", p));
+  const auto without = [&](Index i) {
+    i.erase(i.begin() + axis);
+    return i;
+  };
+  AICF_TRY(const ValuePtr sum, op.reduce({op.name("norm"), wide(x->type), without(x->shape), {x}}, {x->shape[axis]},
+                                         ReduceOp::sum, [&](const Index& i, const Index& r) {
+                                           Index at = i;
+                                           at.insert(at.begin() + axis, r[0]);
+                                           const Expr e = op.at(x, at);
+                                           return p == 1 ? Expr::unary(Op::abs, e) : e * e;
+                                         }));
+  return op.result_map(x->type, x->shape, {x, sum}, [&](const Index& i) {
+    const Expr total = op.at(sum, without(i)), zero = number(total.type(), 0);
+    const Expr norm = p == 1 ? total : Expr::unary(Op::sqrt, total);
+    return Expr::select(equal(total, zero), zero, op.at(x, i) / norm);
+  });
+}
+
+Result<void> mean_variance_normalisation(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  const Attribute* a = op.attribute("axes");
+  AICF_TRY(std::vector<int> axes, op.axes(a ? a->is : std::vector<std::int64_t>{0, 2, 3}, x->rank()));
+  std::ranges::sort(axes);
+  const auto split = [&](const Index& all, bool reduced) {
+    Index some;
+    for (int d = 0; d < x->rank(); ++d) {
+      if (std::ranges::binary_search(axes, d) == reduced) some.push_back(all[d]);
+    }
+    return some;
+  };
+  const auto joined = [&](const Index& i, const Index& r) {
+    Index all;
+    std::size_t next_i = 0, next_r = 0;
+    for (int d = 0; d < x->rank(); ++d) all.push_back(std::ranges::binary_search(axes, d) ? r[next_r++] : i[next_i++]);
+    return all;
+  };
+  const Shape rows = split(x->shape, false), over = split(x->shape, true);
+  const DType type = wide(x->type);
+  const Expr count = cast_to(op.product(over), type);
+  AICF_TRY(const ValuePtr sum, op.reduce({op.name("sum"), type, rows, {x}}, over, ReduceOp::sum,
+                                         [&](const Index& i, const Index& r) { return op.at(x, joined(i, r)); }));
+  AICF_TRY(const ValuePtr squares, op.reduce({op.name("squares"), type, rows, {x, sum}}, over, ReduceOp::sum,
+                                             [&](const Index& i, const Index& r) {
+                                               const Expr e = op.at(x, joined(i, r)) - op.at(sum, i) / count;
+                                               return e * e;
+                                             }));
+  return op.result_map(x->type, x->shape, {x, sum, squares}, [&](const Index& i) {
+    const Index row = split(i, false);
+    const Expr deviation = Expr::unary(Op::sqrt, op.at(squares, row) / count);
+    return (op.at(x, i) - op.at(sum, row) / count) / (deviation + number(type, 1e-9));
+  });
+}
+
+Result<void> local_response_normalisation(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  if (x->rank() < 2) return op.bad(fmt::format("input 0 has rank {}, at least 2 wanted", x->rank()));
+  const std::int64_t size = op.integer("size", 1);
+  if (size < 1) return op.bad(fmt::format("size is {}, 1 or more wanted", size));
+  const DType type = wide(x->type);
+  AICF_TRY(const ValuePtr sum, op.reduce({op.name("squares"), type, x->shape, {x}}, {Expr(size)}, ReduceOp::sum,
+                                         [&](const Index& i, const Index& r) {
+                                           Index at = i;
+                                           at[1] = i[1] + r[0] - Expr((size - 1) / 2);
+                                           const Expr e = op.at(x, at);
+                                           const Expr inside =
+                                               logical_and(less_equal(Expr(0), at[1]), less(at[1], x->shape[1]));
+                                           return Expr::select(inside, e * e, number(type, 0));
+                                         }));
+  return op.result_map(x->type, x->shape, {x, sum}, [&](const Index& i) {
+    const Expr base = number(type, op.real("bias", 1)) +
+                      number(type, op.real("alpha", 1e-4) / static_cast<double>(size)) * op.at(sum, i);
+    return op.at(x, i) / Expr::binary(Op::pow, base, number(type, op.real("beta", 0.75)));
+  });
 }
 
 }  // namespace aicf::ops

@@ -20,13 +20,15 @@ Result<void> is_inf(Lowering& op);
 Result<void> cast(Lowering& op);
 Result<void> cast_like(Lowering& op);
 Result<void> prelu(Lowering& op);
+Result<void> swiglu(Lowering& op);
 Result<void> gelu(Lowering& op);
 
 // reduction.cpp
 Result<void> reduction(Lowering& op);
 Result<void> softmax(Lowering& op);
 Result<void> arg_extreme(Lowering& op);
-Result<void> cumulative_sum(Lowering& op);
+Result<void> cumulative(Lowering& op);
+Result<void> hardmax(Lowering& op);
 
 // losses.cpp
 Result<void> class_loss(Lowering& op);
@@ -39,6 +41,9 @@ Result<void> embed_layer_normalisation(Lowering& op);
 Result<void> batch_normalisation(Lowering& op);
 Result<void> instance_normalisation(Lowering& op);
 Result<void> group_normalisation(Lowering& op);
+Result<void> lp_normalisation(Lowering& op);
+Result<void> mean_variance_normalisation(Lowering& op);
+Result<void> local_response_normalisation(Lowering& op);
 
 // contraction.cpp
 Result<void> matmul(Lowering& op);
@@ -66,6 +71,15 @@ Result<void> tile(Lowering& op);
 Result<void> pad(Lowering& op);
 Result<void> trilu(Lowering& op);
 
+// rearrange.cpp
+Result<void> depth_and_space(Lowering& op);
+Result<void> reverse_sequence(Lowering& op);
+Result<void> center_crop_pad(Lowering& op);
+
+// signal.cpp
+Result<void> cosine_window(Lowering& op);
+Result<void> fourier_transform(Lowering& op);
+
 // creation.cpp
 Result<void> constant(Lowering& op);
 Result<void> constant_of_shape(Lowering& op);
@@ -74,6 +88,12 @@ Result<void> shape(Lowering& op);
 Result<void> size(Lowering& op);
 Result<void> eye_like(Lowering& op);
 Result<void> one_hot(Lowering& op);
+
+// control_flow.cpp
+Result<void> conditional(Lowering& op);
+
+// recurrent.cpp
+Result<void> recurrent(Lowering& op);
 
 // resize.cpp
 Result<void> resize(Lowering& op);

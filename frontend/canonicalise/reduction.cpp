@@ -86,6 +86,17 @@ ReduceOp reduce_op(const std::string& kind, DType type) {
   return kind == "ReduceProd" ? ReduceOp::prod : ReduceOp::sum;
 }
 
+/// Axes of Softmax and its kin: before opset 13 the dims from `axis` on are one flattened axis, which may be empty.
+Result<std::vector<int>> softmax_axes(Lowering& op, int rank) {
+  const bool flattens = op.opset() < 13;
+  const std::int64_t given = op.integer("axis", flattens ? 1 : -1);
+  std::vector<int> axes;
+  if (flattens && given == rank) return axes;
+  AICF_TRY(const int axis, op.axis(given, rank));
+  for (int d = axis; d < (flattens ? rank : axis + 1); ++d) axes.push_back(d);
+  return axes;
+}
+
 Result<void> log_sum_exp(Lowering& op, const ValuePtr& x, std::vector<int> axes, const Shape& shape, bool keepdims) {
   AICF_TRY(const ExpSums parts, exp_sums(op, x, std::move(axes)));
   AICF_TRY(ValuePtr y, op.map({op.name(), x->type, shape, {parts.max, parts.sum}}, [&](const Index& i) {
@@ -146,16 +157,7 @@ Result<void> reduction(Lowering& op) {
 Result<void> softmax(Lowering& op) {
   const ValuePtr x = op.in(0);
   AICF_RETURN_IF_ERROR(op.want_float(0));
-  // Before opset 13 the dims from `axis` on are one flattened axis.
-  const bool flattens = op.opset() < 13;
-  const std::int64_t given = op.integer("axis", flattens ? 1 : -1);
-  std::vector<int> axes;
-  if (flattens && given == x->rank()) {
-    // An empty tail: every row is one element.
-  } else {
-    AICF_TRY(const int axis, op.axis(given, x->rank()));
-    for (int d = axis; d < (flattens ? x->rank() : axis + 1); ++d) axes.push_back(d);
-  }
+  AICF_TRY(const std::vector<int> axes, softmax_axes(op, x->rank()));
   AICF_TRY(const ExpSums parts, exp_sums(op, x, axes));
   const bool logarithm = op.op() == "LogSoftmax";
   return op.result_map(x->type, x->shape, {x, parts.max, parts.exp, parts.sum}, [&](const Index& i) {
@@ -190,21 +192,50 @@ Result<void> arg_extreme(Lowering& op) {
   return {};
 }
 
-Result<void> cumulative_sum(Lowering& op) {
+Result<void> hardmax(Lowering& op) {
+  const ValuePtr x = op.in(0);
+  AICF_RETURN_IF_ERROR(op.want_float(0));
+  AICF_TRY(const std::vector<int> axes, softmax_axes(op, x->rank()));
+  const ReducedDims dims(x->shape, axes);
+  AICF_TRY(const ValuePtr best,
+           op.reduce({op.name("max"), x->type, dims.kept, {x}}, dims.over, ReduceOp::max,
+                     [&](const Index& i, const Index& r) { return op.at(x, dims.full(i, r, false)); }));
+  // The place in the flattened tail, row-major.
+  const auto place = [&](const Index& r) {
+    Expr flat(0);
+    for (std::size_t d = 0; d < r.size(); ++d) flat = flat * dims.over[d] + r[d];
+    return flat;
+  };
+  AICF_TRY(const ValuePtr first, op.reduce({op.name("first"), DType::i64, dims.kept, {x, best}}, dims.over,
+                                           ReduceOp::min, [&](const Index& i, const Index& r) {
+                                             const Expr e = op.at(x, dims.full(i, r, false));
+                                             return Expr::select(equal(e, op.at(best, i)), place(r),
+                                                                 op.product(dims.over));
+                                           }));
+  return op.result_map(x->type, x->shape, {first}, [&](const Index& i) {
+    Index tail;
+    for (const int d : axes) tail.push_back(i[d]);
+    const Expr hit = equal(place(tail), op.at(first, dims.reduced(i)));
+    return Expr::select(hit, number(wide(x->type), 1), number(wide(x->type), 0));
+  });
+}
+
+Result<void> cumulative(Lowering& op) {
+  const bool product = op.op() == "CumProd";
   const ValuePtr x = op.in(0);
   AICF_RETURN_IF_ERROR(op.want_number(0));
   AICF_TRY(const auto axes, op.known_integers(1));
   if (axes.size() != 1) return op.bad("axis must be one number");
   AICF_TRY(const int axis, op.axis(axes[0], x->rank()));
   const bool reverse = op.integer("reverse", 0) != 0, exclusive = op.integer("exclusive", 0) != 0;
-  AICF_TRY(ValuePtr y, op.reduce({op.name(), x->type, x->shape, {x}}, {x->shape[axis]}, ReduceOp::sum,
-                                 [&](const Index& i, const Index& r) {
+  AICF_TRY(ValuePtr y, op.reduce({op.name(), x->type, x->shape, {x}}, {x->shape[axis]},
+                                 product ? ReduceOp::prod : ReduceOp::sum, [&](const Index& i, const Index& r) {
                                    Index index = i;
                                    index[axis] = r[0];
                                    const Expr first = reverse ? i[axis] : r[0], second = reverse ? r[0] : i[axis];
                                    const Expr in = exclusive ? less(first, second) : less_equal(first, second);
                                    const Expr e = op.at(x, index);
-                                   return Expr::select(in, e, Expr::constant(e.type(), 0));
+                                   return Expr::select(in, e, Expr::constant(e.type(), product ? 1 : 0));
                                  }));
   op.result(0, std::move(y));
   return {};

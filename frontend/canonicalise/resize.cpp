@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -40,6 +41,7 @@ Result<Sampling> sampling_of(Lowering& op, const std::string& transformation, co
     s.factor = op.simplify(in - Expr(1));
     s.offset = Expr(0);
     s.divisor = op.simplify(Expr::binary(Op::max, out - Expr(1), Expr(1)));
+    s.identity = op.same(in, out);
     return s;
   }
   if (!scale) {
@@ -111,6 +113,13 @@ Expr clamped(const Expr& at, const Expr& dim) {
   return Expr::binary(Op::min, Expr::binary(Op::max, at, Expr(0)), dim - Expr(1));
 }
 
+/// Keys' cubic convolution kernel with parameter `a` at distance `t`, within 1 (`near`) or between 1 and 2.
+Expr cubic_weight(const Expr& t, double a, bool near) {
+  const auto c = [&](double value) { return number(t.type(), value); };
+  if (near) return (c(a + 2) * t - c(a + 3)) * t * t + c(1);
+  return ((c(a) * t - c(5 * a)) * t + c(8 * a)) * t - c(4 * a);
+}
+
 }  // namespace
 
 Result<void> resize(Lowering& op) {
@@ -120,8 +129,8 @@ Result<void> resize(Lowering& op) {
   const std::string transformation =
       first_form ? "asymmetric" : op.text("coordinate_transformation_mode", "half_pixel");
   const std::string nearest = first_form ? "floor" : op.text("nearest_mode", "round_prefer_floor");
-  if (mode != "nearest" && mode != "linear") return op.cannot(fmt::format("mode '{}'", mode));
-  if (mode == "linear") AICF_RETURN_IF_ERROR(op.want_float(0));
+  if (mode != "nearest" && mode != "linear" && mode != "cubic") return op.cannot(fmt::format("mode '{}'", mode));
+  if (mode != "nearest") AICF_RETURN_IF_ERROR(op.want_float(0));
   if (nearest != "floor" && nearest != "ceil" && nearest != "round_prefer_floor" && nearest != "round_prefer_ceil") {
     return op.bad(fmt::format("nearest_mode '{}'", nearest));
   }
@@ -132,6 +141,10 @@ Result<void> resize(Lowering& op) {
   AICF_TRY(const std::vector<Sampling> dims, samplings(op, transformation, first_form ? 1 : 2, first_form ? -1 : 3));
   Shape shape;
   for (const Sampling& s : dims) shape.push_back(s.size);
+  const auto resized = std::ranges::count(dims, false, &Sampling::identity);
+  const int most = mode == "cubic" ? 3 : 6;  // elements of x that one of the result takes: 64
+  if (mode != "nearest" && resized > most)
+    return op.cannot(fmt::format("mode '{}' over more than {} dims", mode, most));
   const auto numerator = [&](std::size_t d, const Index& i) { return dims[d].factor * i[d] + dims[d].offset; };
   if (mode == "nearest") {
     return op.result_move(x, shape, [&](const Index& i) {
@@ -153,18 +166,34 @@ Result<void> resize(Lowering& op) {
       return index;
     });
   }
-  // Between the two neighbours in each resized dim, one dim after another; a neighbour outside is the edge.
+  const DType type = wide(x->type);
+  const double a = op.real("cubic_coeff_a", -0.75);
+  const bool exclude_outside = op.integer("exclude_outside", 0) != 0;
+  // Between the two (cubic: four) neighbours in each resized dim, one dim after another; a neighbour outside is the edge,
+  // or counts for nothing.
   return op.result_map(x->type, shape, {x}, [&](const Index& i) {
     const std::function<Expr(std::size_t, const Index&)> sample = [&](std::size_t d, const Index& index) -> Expr {
       if (d == dims.size()) return op.at(x, index);
       if (dims[d].identity) return sample(d + 1, index);
       const Expr top = numerator(d, i), below = floordiv(top, dims[d].divisor);
-      Index low = index, high = index;
-      low[d] = clamped(below, x->shape[d]);
-      high[d] = clamped(below + Expr(1), x->shape[d]);
-      const DType type = wide(x->type);
       const Expr weight = cast_to(mod(top, dims[d].divisor), type) / cast_to(dims[d].divisor, type);
-      return sample(d + 1, low) * (number(type, 1) - weight) + sample(d + 1, high) * weight;
+      const auto neighbour = [&](int k) {
+        Index at = index;
+        at[d] = clamped(below + Expr(k), x->shape[d]);
+        return sample(d + 1, at);
+      };
+      if (mode == "linear") return neighbour(0) * (number(type, 1) - weight) + neighbour(1) * weight;
+      Expr sum = number(type, 0), weights = number(type, 0);
+      for (int k = -1; k <= 2; ++k) {
+        Expr w = cubic_weight(k < 1 ? weight - number(type, k) : number(type, k) - weight, a, k == 0 || k == 1);
+        if (exclude_outside) {
+          const Expr at = below + Expr(k);
+          w = Expr::select(logical_and(less_equal(Expr(0), at), less(at, x->shape[d])), w, number(type, 0));
+        }
+        sum = sum + neighbour(k) * w;
+        weights = weights + w;
+      }
+      return exclude_outside ? sum / weights : sum;
     };
     return sample(0, i);
   });

@@ -37,6 +37,39 @@ std::vector<onnx::AttributeProto> default_attributes(const onnx::FunctionProto& 
   return defaults;
 }
 
+using AttributeValues = std::map<std::string, const onnx::AttributeProto*>;
+using Rename = std::function<std::string(const std::string&)>;
+
+/// Puts the call's values in the place of attribute references, and renames tensors, in subgraphs too. A reference to an
+/// attribute that the call leaves out means the operator's own default.
+void fill(google::protobuf::RepeatedPtrField<onnx::AttributeProto>& attributes, const AttributeValues& values,
+          const Rename& renamed) {
+  for (int k = 0; k < attributes.size();) {
+    onnx::AttributeProto& a = attributes[k];
+    if (!a.ref_attr_name().empty()) {
+      const auto value = values.find(a.ref_attr_name());
+      if (value == values.end()) {
+        attributes.DeleteSubrange(k, 1);
+        continue;
+      }
+      const std::string name = a.name();
+      a = *value->second;
+      a.set_name(name);
+    } else if (a.has_g()) {
+      onnx::GraphProto& graph = *a.mutable_g();
+      for (auto& info : *graph.mutable_input()) info.set_name(renamed(info.name()));
+      for (auto& info : *graph.mutable_output()) info.set_name(renamed(info.name()));
+      for (auto& tensor : *graph.mutable_initializer()) tensor.set_name(renamed(tensor.name()));
+      for (auto& node : *graph.mutable_node()) {
+        for (auto& name : *node.mutable_input()) name = renamed(name);
+        for (auto& name : *node.mutable_output()) name = renamed(name);
+        fill(*node.mutable_attribute(), values, renamed);
+      }
+    }
+    ++k;
+  }
+}
+
 }  // namespace
 
 Result<void> FunctionTable::add(const onnx::FunctionProto& function) {
@@ -72,6 +105,11 @@ Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionPro
     return bad_input(fmt::format("function {} calls itself", in_quotes(function.name())),
                      fmt::format("node {}", in_quotes(proto.name())));
   }
+  constexpr std::size_t deepest = 256;
+  if (open_.size() >= deepest) {
+    return unsupported(fmt::format("functions call each other more than {} deep", deepest),
+                       fmt::format("node {}", in_quotes(proto.name())));
+  }
   if (proto.input_size() > function.input_size() || proto.output_size() > function.output_size()) {
     return bad_input(
         fmt::format("function {} takes {} inputs and gives {} outputs, not {} and {}", in_quotes(function.name()),
@@ -95,7 +133,7 @@ Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionPro
     const auto found = names.find(name);
     return found == names.end() ? prefix + name : found->second;
   };
-  std::map<std::string, const onnx::AttributeProto*> values;
+  AttributeValues values;
   const std::vector<onnx::AttributeProto> defaults = default_attributes(function);
   for (const auto& a : defaults) values[a.name()] = &a;
   for (const auto& a : proto.attribute()) values[a.name()] = &a;
@@ -110,19 +148,7 @@ Result<void> Inliner::call(const onnx::NodeProto& proto, const onnx::FunctionPro
     copy.set_name(prefix + call_name(inner, position++));
     for (auto& name : *copy.mutable_input()) name = renamed(name);
     for (auto& name : *copy.mutable_output()) name = renamed(name);
-    copy.clear_attribute();
-    for (const auto& a : inner.attribute()) {
-      if (a.ref_attr_name().empty()) {
-        *copy.add_attribute() = a;
-        continue;
-      }
-      // A reference to an attribute that the call leaves out means the operator's own default.
-      const auto value = values.find(a.ref_attr_name());
-      if (value == values.end()) continue;
-      onnx::AttributeProto& filled = *copy.add_attribute();
-      filled = *value->second;
-      filled.set_name(a.name());
-    }
+    fill(*copy.mutable_attribute(), values, renamed);
     AICF_RETURN_IF_ERROR(node(copy, opsets, visit));
   }
   open_.pop_back();

@@ -40,7 +40,7 @@ class Inliner {
   using Visit = std::function<Result<void>(onnx::NodeProto& node, const Opsets& opsets)>;
 
   explicit Inliner(const FunctionTable& functions) : functions_(functions) {}
-  /// Errors: recursion, more than 65536 nodes inside functions, an argument count that does not fit.
+  /// Errors: recursion, calls more than 256 deep, more than 65536 nodes inside functions, an argument count that does not fit.
   Result<void> expand(const google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes, const Opsets& opsets,
                       const Visit& visit);
 

@@ -101,24 +101,8 @@ class Reader {
     AICF_RETURN_IF_ERROR(check_header());
     onnx::GraphProto& graph = *model_.mutable_graph();
     result_.name = graph.name();
-    AICF_RETURN_IF_ERROR(read_weights(graph));
-    for (const auto& info : graph.input()) {
-      // An initializer that is an input too is that input's default; AICF takes it as the constant.
-      if (result_.initializers.contains(info.name())) continue;
-      AICF_TRY(DeclaredValue input, declared(info, "input", Missing::refuse));
-      result_.inputs.push_back(std::move(input.value));
-    }
-    for (const auto& info : graph.output()) {
-      AICF_TRY(DeclaredValue output, declared(info, "output", Missing::accept));
-      result_.outputs.push_back(info.name());
-      if (output.complete) result_.declared_outputs.push_back(std::move(output.value));
-    }
-    FunctionTable functions;
-    for (const auto& function : model_.functions()) AICF_RETURN_IF_ERROR(functions.add(function));
-    Inliner inliner(functions);
-    AICF_RETURN_IF_ERROR(inliner.expand(
-        graph.node(), result_.opsets,
-        [&](onnx::NodeProto& node, const std::map<std::string, int>& opsets) { return read_node(node, opsets); }));
+    for (const auto& function : model_.functions()) AICF_RETURN_IF_ERROR(functions_.add(function));
+    AICF_RETURN_IF_ERROR(read_graph(graph, result_.opsets, Missing::refuse, "", result_));
     return std::move(result_);
   }
 
@@ -149,28 +133,48 @@ class Reader {
     return {};
   }
 
-  Result<void> read_weights(onnx::GraphProto& graph) {
+  /// `missing`: of the inputs' types. `prefix` of names that nodes without one get.
+  Result<void> read_graph(onnx::GraphProto& graph, const Inliner::Opsets& opsets, Missing missing,
+                          const std::string& prefix, SemanticGraph& to) {
+    AICF_RETURN_IF_ERROR(read_weights(graph, to));
+    for (const auto& info : graph.input()) {
+      // An initializer that is an input too is that input's default; AICF takes it as the constant.
+      if (to.initializers.contains(info.name())) continue;
+      AICF_TRY(DeclaredValue input, declared(info, "input", missing));
+      to.inputs.push_back(std::move(input.value));
+    }
+    for (const auto& info : graph.output()) {
+      AICF_TRY(DeclaredValue output, declared(info, "output", Missing::accept));
+      to.outputs.push_back(info.name());
+      if (output.complete) to.declared_outputs.push_back(std::move(output.value));
+    }
+    return inliner_.expand(graph.node(), opsets, [&](onnx::NodeProto& node, const Inliner::Opsets& own) {
+      return read_node(node, own, prefix, to);
+    });
+  }
+
+  Result<void> read_weights(onnx::GraphProto& graph, SemanticGraph& to) {
     if (graph.sparse_initializer_size() > 0) return unsupported("sparse initializers");
     for (auto& proto : *graph.mutable_initializer()) {
       const std::string what = "tensor " + in_quotes(proto.name());
       if (proto.name().empty()) return bad_input("an initializer has no name");
       AICF_TRY(Tensor tensor, to_tensor(proto, what, &folder_));
-      if (!result_.initializers.emplace(proto.name(), std::move(tensor)).second) {
+      if (!to.initializers.emplace(proto.name(), std::move(tensor)).second) {
         return bad_input(fmt::format("two initializers are named {}", in_quotes(proto.name())));
       }
     }
     return {};
   }
 
-  Result<void> read_node(onnx::NodeProto& proto, const std::map<std::string, int>& opsets) {
+  Result<void> read_node(onnx::NodeProto& proto, const Inliner::Opsets& opsets, const std::string& prefix,
+                         SemanticGraph& to) {
     SemanticNode node;
     node.op = proto.op_type();
     node.domain = normal_domain(proto.domain());
     constexpr std::size_t most_nodes = 1 << 17;
-    if (result_.nodes.size() >= most_nodes)
-      return unsupported(fmt::format("the model has more than {} nodes", most_nodes));
+    if (++nodes_ > most_nodes) return unsupported(fmt::format("the model has more than {} nodes", most_nodes));
     node.name = proto.name();
-    if (node.name.empty()) node.name = fmt::format("{}_{}", node.op, result_.nodes.size());
+    if (node.name.empty()) node.name = fmt::format("{}{}_{}", prefix, node.op, to.nodes.size());
     if (!is_utf8(node.name) || !is_utf8(node.op)) return bad_input("its name is not UTF-8", place_of(node));
     constexpr std::size_t longest_name = 65536;
     if (node.name.size() > longest_name) {
@@ -182,13 +186,13 @@ class Reader {
     node.inputs.assign(proto.input().begin(), proto.input().end());
     node.outputs.assign(proto.output().begin(), proto.output().end());
     for (auto& a : *proto.mutable_attribute()) {
-      AICF_TRY(Attribute attribute, read_attribute(a, node));
+      AICF_TRY(Attribute attribute, read_attribute(a, node, opsets));
       if (!node.attributes.emplace(a.name(), std::move(attribute)).second) {
         return bad_input(fmt::format("attribute {} is given twice", in_quotes(a.name())), place_of(node));
       }
     }
     name_uniquely(node);
-    result_.nodes.push_back(std::move(node));
+    to.nodes.push_back(std::move(node));
     return {};
   }
 
@@ -202,7 +206,8 @@ class Reader {
     } while (!names_.try_emplace(node.name, 1).second);
   }
 
-  Result<Attribute> read_attribute(onnx::AttributeProto& proto, const SemanticNode& node) {
+  Result<Attribute> read_attribute(onnx::AttributeProto& proto, const SemanticNode& node,
+                                   const Inliner::Opsets& opsets) {
     using A = onnx::AttributeProto;
     const std::string key = in_quotes(proto.name());
     A::AttributeType type = proto.type();
@@ -252,10 +257,17 @@ class Reader {
         AICF_TRY(a.t, to_tensor(*proto.mutable_t(), fmt::format("{}: attribute {}", place_of(node), key), &folder_));
         break;
       }
-      case A::GRAPH:
-      case A::GRAPHS:
-        return unsupported(fmt::format("operator {} with a subgraph (attribute {})", in_quotes(node.op), key),
-                           place_of(node));
+      case A::GRAPH: {
+        a.kind = Attribute::Kind::graph;
+        auto graph = std::make_shared<SemanticGraph>();
+        // Of an operator that is refused anyway, by its name, the graph is not read.
+        if (find_op_any_opset(node.op, node.domain)) {
+          const std::string prefix = fmt::format("{}/{}/", node.name, proto.name());
+          AICF_RETURN_IF_ERROR(read_graph(*proto.mutable_g(), opsets, Missing::accept, prefix, *graph));
+        }
+        a.g = std::move(graph);
+        break;
+      }
       case A::UNDEFINED:
         return bad_input(fmt::format("attribute {} has no value", key), place_of(node));
       default:
@@ -267,6 +279,9 @@ class Reader {
   onnx::ModelProto& model_;
   ModelFolder folder_;
   SemanticGraph result_;
+  FunctionTable functions_;
+  Inliner inliner_{functions_};
+  std::size_t nodes_ = 0;             ///< of all graphs
   std::map<std::string, int> names_;  ///< of nodes, with the suffix to try next
 };
 

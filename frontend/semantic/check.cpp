@@ -76,50 +76,21 @@ Result<void> check_operands(const SemanticNode& node, const OpRow& row) {
   return {};
 }
 
-Result<void> check_node(const SemanticNode& node) {
-  if (node.opset == 0) {
-    return bad_input(fmt::format("domain {} is not imported by the model", domain_name(node.domain)), place_of(node));
-  }
-  if (node.domain.empty() && (node.opset < oldest_opset || node.opset > newest_opset)) {
-    return unsupported(fmt::format("opset {} of ai.onnx; AICF knows {} to {}", node.opset, oldest_opset, newest_opset),
-                       place_of(node));
-  }
-  const OpRow* row = find_op(node.op, node.domain, node.opset);
-  if (!row) {
-    const OpRow* other = find_op_any_opset(node.op, node.domain);
-    if (other && other->since > node.opset) {
-      return bad_input(
-          fmt::format("operator {} exists from opset {}, the model imports {}", node.op, other->since, node.opset),
-          place_of(node));
-    }
-    if (!is_known_domain(node.domain)) {
-      return unsupported(
-          fmt::format("operator {} of the unknown domain {}", in_quotes(node.op), domain_name(node.domain)),
-          place_of(node));
-    }
-    return unsupported(fmt::format("operator {} of {} opset {} is not supported", in_quotes(node.op),
-                                   domain_name(node.domain), node.opset),
-                       place_of(node));
-  }
-  AICF_RETURN_IF_ERROR(check_operands(node, *row));
-  return check_attributes(node, *row);
-}
-
 /// Names of the nodes on a cycle that contains or is reached from `start`; empty when there is none.
-std::vector<std::string> find_cycle(const SemanticGraph& graph, const std::map<std::string, std::size_t>& maker,
-                                    std::size_t start) {
+std::vector<std::string> find_cycle(const SemanticGraph& graph, const std::vector<std::vector<std::string>>& reads,
+                                    const std::map<std::string, std::size_t>& maker, std::size_t start) {
   // Depth-first with an explicit stack; a node met again while open closes a cycle.
   std::vector<char> colour(graph.nodes.size(), 0);
   std::vector<std::pair<std::size_t, std::size_t>> stack{{start, 0}};
   colour[start] = 1;
   while (!stack.empty()) {
     auto& [node, next] = stack.back();
-    if (next == graph.nodes[node].inputs.size()) {
+    if (next == reads[node].size()) {
       colour[node] = 2;
       stack.pop_back();
       continue;
     }
-    const auto made = maker.find(graph.nodes[node].inputs[next++]);
+    const auto made = maker.find(reads[node][next++]);
     if (made == maker.end()) continue;
     const std::size_t producer = made->second;
     if (colour[producer] == 1) {
@@ -137,6 +108,102 @@ std::vector<std::string> find_cycle(const SemanticGraph& graph, const std::map<s
   }
   return {};
 }
+
+/// Names of a graph and of those inside it: made once, and before they are read.
+class NameCheck {
+ public:
+  Result<void> graph(const SemanticGraph& graph, int depth) {
+    if (depth > max_nesting)
+      return unsupported(fmt::format("graphs stand inside each other more than {} deep", max_nesting));
+    if (graph.outputs.empty()) return bad_input("the graph has no outputs");
+    std::vector<std::string> own;  // names that end with this graph
+    for (const SemanticInput& input : graph.inputs) {
+      if (!add(input.name, own)) return bad_input(fmt::format("two inputs are named {}", in_quotes(input.name)));
+    }
+    for (const auto& [name, tensor] : graph.initializers) {
+      if (!add(name, own) && depth > 0)
+        return bad_input(
+            fmt::format("initializer {} has the name of a tensor outside of the subgraph", in_quotes(name)));
+    }
+    std::map<std::string, std::size_t> maker;
+    std::vector<std::vector<std::string>> reads;
+    for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
+      reads.push_back(reads_of(graph.nodes[k]));
+      AICF_RETURN_IF_ERROR(outputs(graph, k, depth, maker));
+    }
+    for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
+      const SemanticNode& node = graph.nodes[k];
+      AICF_RETURN_IF_ERROR(operands(graph, k, reads, maker));
+      if (depth == 0) AICF_RETURN_IF_ERROR(check_node(node));
+      for (const auto& [name, attribute] : node.attributes) {
+        if (attribute.g) AICF_RETURN_IF_ERROR(inside(*attribute.g, node, name, depth));
+      }
+      for (const std::string& output : node.outputs) add(output, own);
+    }
+    for (const std::string& output : graph.outputs) {
+      if (!known_.contains(output) || output.empty())
+        return bad_input(fmt::format("output {} is made by no node", in_quotes(output)));
+    }
+    for (const std::string& name : own) known_.erase(name);
+    return {};
+  }
+
+ private:
+  bool add(const std::string& name, std::vector<std::string>& own) {
+    if (!known_.insert(name).second) return false;
+    own.push_back(name);
+    return true;
+  }
+
+  Result<void> inside(const SemanticGraph& graph, const SemanticNode& node, const std::string& attribute, int depth) {
+    auto sound = this->graph(graph, depth + 1);
+    if (!sound && sound.error().place.empty())
+      sound.error().place = fmt::format("{}: attribute {}", place_of(node), printable(attribute, 60));
+    return sound;
+  }
+
+  Result<void> outputs(const SemanticGraph& graph, std::size_t k, int depth,
+                       std::map<std::string, std::size_t>& maker) const {
+    for (const std::string& output : graph.nodes[k].outputs) {
+      if (output.empty()) continue;
+      if (known_.contains(output)) {
+        return bad_input(fmt::format("output {} has the name of {}", in_quotes(output),
+                                     depth > 0 ? "a tensor outside of the subgraph, an input or an initializer"
+                                               : "an input or initializer"),
+                         place_of(graph.nodes[k]));
+      }
+      const auto [place, fresh] = maker.try_emplace(output, k);
+      if (!fresh) {
+        return bad_input(fmt::format("{} is made twice, by {} and {}", in_quotes(output),
+                                     in_quotes(graph.nodes[place->second].name), in_quotes(graph.nodes[k].name)));
+      }
+    }
+    return {};
+  }
+
+  Result<void> operands(const SemanticGraph& graph, std::size_t k, const std::vector<std::vector<std::string>>& reads,
+                        const std::map<std::string, std::size_t>& maker) const {
+    const SemanticNode& node = graph.nodes[k];
+    for (std::size_t i = 0; i < reads[k].size(); ++i) {
+      const std::string& input = reads[k][i];
+      if (input.empty() || known_.contains(input)) continue;
+      const std::string what = fmt::format(
+          "{} {}", i < node.inputs.size() ? fmt::format("input {}", i) : "its subgraph's", in_quotes(input));
+      if (!maker.contains(input)) return bad_input(fmt::format("{} is made by no node", what), place_of(node));
+      if (const std::vector<std::string> cycle = find_cycle(graph, reads, maker, k); !cycle.empty()) {
+        std::string names;
+        for (const std::string& name : cycle) names += (names.empty() ? "" : ", ") + in_quotes(name);
+        return bad_input(fmt::format("nodes feed each other in a cycle: {}", names));
+      }
+      return bad_input(fmt::format("{} is read before {} makes it; sort the nodes", what,
+                                   in_quotes(graph.nodes[maker.at(input)].name)),
+                       place_of(node));
+    }
+    return {};
+  }
+
+  std::set<std::string> known_;  ///< at this point, outer graphs' too
+};
 
 }  // namespace
 
@@ -176,54 +243,55 @@ std::string place_of(const SemanticNode& node) {
   return fmt::format("node {} ({})", in_quotes(node.name), printable(node.op, 60));
 }
 
-Result<void> check_semantic(const SemanticGraph& graph) {
-  if (graph.outputs.empty()) return bad_input("the graph has no outputs");
-  std::set<std::string> known;
-  for (const SemanticInput& input : graph.inputs) {
-    if (!known.insert(input.name).second)
-      return bad_input(fmt::format("two inputs are named {}", in_quotes(input.name)));
+Result<void> check_node(const SemanticNode& node) {
+  if (node.opset == 0) {
+    return bad_input(fmt::format("domain {} is not imported by the model", domain_name(node.domain)), place_of(node));
   }
-  for (const auto& [name, tensor] : graph.initializers) known.insert(name);
-  std::map<std::string, std::size_t> maker;
-  for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
-    for (const std::string& output : graph.nodes[k].outputs) {
-      if (output.empty()) continue;
-      if (known.contains(output)) {
-        return bad_input(fmt::format("output {} has the name of an input or initializer", in_quotes(output)),
-                         place_of(graph.nodes[k]));
-      }
-      const auto [place, fresh] = maker.try_emplace(output, k);
-      if (!fresh) {
-        return bad_input(fmt::format("{} is made twice, by {} and {}", in_quotes(output),
-                                     in_quotes(graph.nodes[place->second].name), in_quotes(graph.nodes[k].name)));
-      }
-    }
-  }
-  for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
-    const SemanticNode& node = graph.nodes[k];
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const std::string& input = node.inputs[i];
-      if (input.empty() || known.contains(input)) continue;
-      if (!maker.contains(input)) {
-        return bad_input(fmt::format("input {} {} is made by no node", i, in_quotes(input)), place_of(node));
-      }
-      if (const std::vector<std::string> cycle = find_cycle(graph, maker, k); !cycle.empty()) {
-        std::string names;
-        for (const std::string& name : cycle) names += (names.empty() ? "" : ", ") + in_quotes(name);
-        return bad_input(fmt::format("nodes feed each other in a cycle: {}", names));
-      }
-      return bad_input(fmt::format("input {} {} is read before {} makes it; sort the nodes", i, in_quotes(input),
-                                   in_quotes(graph.nodes[maker.at(input)].name)),
+  if (node.domain.empty() && (node.opset < oldest_opset || node.opset > newest_opset)) {
+    return unsupported(fmt::format("opset {} of ai.onnx; AICF knows {} to {}", node.opset, oldest_opset, newest_opset),
                        place_of(node));
+  }
+  const OpRow* row = find_op(node.op, node.domain, node.opset);
+  if (!row) {
+    const OpRow* other = find_op_any_opset(node.op, node.domain);
+    if (other && other->since > node.opset) {
+      return bad_input(
+          fmt::format("operator {} exists from opset {}, the model imports {}", node.op, other->since, node.opset),
+          place_of(node));
     }
-    AICF_RETURN_IF_ERROR(check_node(node));
-    for (const std::string& output : node.outputs) known.insert(output);
+    if (!is_known_domain(node.domain)) {
+      return unsupported(
+          fmt::format("operator {} of the unknown domain {}", in_quotes(node.op), domain_name(node.domain)),
+          place_of(node));
+    }
+    return unsupported(fmt::format("operator {} of {} opset {} is not supported", in_quotes(node.op),
+                                   domain_name(node.domain), node.opset),
+                       place_of(node));
   }
-  for (const std::string& output : graph.outputs) {
-    if (!known.contains(output) || output.empty())
-      return bad_input(fmt::format("output {} is made by no node", in_quotes(output)));
+  AICF_RETURN_IF_ERROR(check_operands(node, *row));
+  return check_attributes(node, *row);
+}
+
+std::vector<std::string> reads_of(const SemanticNode& node) {
+  std::vector<std::string> names = node.inputs;
+  for (const auto& [key, attribute] : node.attributes) {
+    if (!attribute.g) continue;
+    const SemanticGraph& graph = *attribute.g;
+    std::set<std::string> own;
+    for (const SemanticInput& input : graph.inputs) own.insert(input.name);
+    for (const auto& [name, tensor] : graph.initializers) own.insert(name);
+    for (const SemanticNode& inner : graph.nodes) own.insert(inner.outputs.begin(), inner.outputs.end());
+    const auto add = [&](const std::string& name) {
+      if (!name.empty() && !own.contains(name)) names.push_back(name);
+    };
+    for (const SemanticNode& inner : graph.nodes) std::ranges::for_each(reads_of(inner), add);
+    std::ranges::for_each(graph.outputs, add);
   }
-  return {};
+  return names;
+}
+
+Result<void> check_semantic(const SemanticGraph& graph) {
+  return NameCheck().graph(graph, 0);
 }
 
 }  // namespace aicf

@@ -26,6 +26,13 @@ constexpr OpRow rows[] = {
     {"Tan", "", 7, newest_opset, 1, 1, 1, 1, "", ops::unary, "tangent"},
     {"Sinh", "", 9, newest_opset, 1, 1, 1, 1, "", ops::unary, "hyperbolic sine"},
     {"Cosh", "", 9, newest_opset, 1, 1, 1, 1, "", ops::unary, "hyperbolic cosine"},
+    {"Asin", "", 7, newest_opset, 1, 1, 1, 1, "", ops::unary, "arc sine"},
+    {"Acos", "", 7, newest_opset, 1, 1, 1, 1, "", ops::unary, "arc cosine"},
+    {"Atan", "", 7, newest_opset, 1, 1, 1, 1, "", ops::unary, "arc tangent"},
+    {"Asinh", "", 9, newest_opset, 1, 1, 1, 1, "", ops::unary, "inverse hyperbolic sine"},
+    {"Acosh", "", 9, newest_opset, 1, 1, 1, 1, "", ops::unary, "inverse hyperbolic cosine"},
+    {"Atanh", "", 9, newest_opset, 1, 1, 1, 1, "", ops::unary, "inverse hyperbolic tangent"},
+    {"Shrink", "", 9, newest_opset, 1, 1, 1, 1, "bias:f lambd:f", ops::unary, "0 within lambd of 0, else x moved by bias toward 0"},
     {"Floor", "", 1, newest_opset, 1, 1, 1, 1, "", ops::unary, "largest integer <= x"},
     {"Ceil", "", 1, newest_opset, 1, 1, 1, 1, "", ops::unary, "smallest integer >= x"},
     {"Round", "", 11, newest_opset, 1, 1, 1, 1, "", ops::unary, "nearest integer, halves to even"},
@@ -46,6 +53,7 @@ constexpr OpRow rows[] = {
     {"IsInf", "", 10, newest_opset, 1, 1, 1, 1, "detect_negative:i detect_positive:i", ops::is_inf, "whether x is infinite, by sign"},
     {"Gelu", "", 20, newest_opset, 1, 1, 1, 1, "approximate:s", ops::gelu, "x times the normal distribution function of x"},
     {"PRelu", "", 7, newest_opset, 2, 2, 1, 1, "", ops::prelu, "x, or slope x below 0"},
+    {"SwiGLU", "", 28, newest_opset, 2, 2, 1, 1, "alpha:f", ops::swiglu, "Swish of a times b"},
     {"Add", "", 7, newest_opset, 2, 2, 1, 1, "", ops::binary, "a + b"},
     {"Sub", "", 7, newest_opset, 2, 2, 1, 1, "", ops::binary, "a - b"},
     {"Mul", "", 7, newest_opset, 2, 2, 1, 1, "", ops::binary, "a b"},
@@ -108,7 +116,9 @@ constexpr OpRow rows[] = {
     {"ArgMax", "", 12, newest_opset, 1, 1, 1, 1, "axis:i keepdims:i select_last_index:i", ops::arg_extreme, "coordinate of the maximum"},
     {"ArgMin", "", 1, 11, 1, 1, 1, 1, "axis:i keepdims:i", ops::arg_extreme, "coordinate of the minimum"},
     {"ArgMin", "", 12, newest_opset, 1, 1, 1, 1, "axis:i keepdims:i select_last_index:i", ops::arg_extreme, "coordinate of the minimum"},
-    {"CumSum", "", 11, newest_opset, 2, 2, 1, 1, "exclusive:i reverse:i", ops::cumulative_sum, "running sum along an axis"},
+    {"CumSum", "", 11, newest_opset, 2, 2, 1, 1, "exclusive:i reverse:i", ops::cumulative, "running sum along an axis"},
+    {"CumProd", "", 26, newest_opset, 2, 2, 1, 1, "exclusive:i reverse:i", ops::cumulative, "running product along an axis"},
+    {"Hardmax", "", 1, newest_opset, 1, 1, 1, 1, "axis:i", ops::hardmax, "1 at the first maximum along the axis, else 0; before opset 13 the dims from axis on are one"},
     {"NegativeLogLikelihoodLoss", "", 12, newest_opset, 2, 3, 1, 1, "ignore_index:i reduction:s", ops::class_loss, "-weight x[label], each or summed or averaged"},
     {"SoftmaxCrossEntropyLoss", "", 12, newest_opset, 2, 3, 1, 2, "ignore_index:i reduction:s", ops::class_loss, "NegativeLogLikelihoodLoss of LogSoftmax along dim 1"},
     {"LayerNormalization", "", 17, newest_opset, 2, 3, 1, 3, "axis:i epsilon:f stash_type:i", ops::layer_normalisation, "(x - mean) / sqrt(variance + epsilon) * scale + bias, over the dims from axis on"},
@@ -119,6 +129,9 @@ constexpr OpRow rows[] = {
     {"InstanceNormalization", "", 6, newest_opset, 3, 3, 1, 1, "epsilon:f", ops::instance_normalisation, "normalisation of each channel over its places"},
     {"GroupNormalization", "", 18, 20, 3, 3, 1, 1, "epsilon:f num_groups:i!", ops::group_normalisation, "normalisation of groups of channels, scale and bias by group"},
     {"GroupNormalization", "", 21, newest_opset, 3, 3, 1, 1, "epsilon:f num_groups:i! stash_type:i", ops::group_normalisation, "normalisation of groups of channels"},
+    {"LpNormalization", "", 1, newest_opset, 1, 1, 1, 1, "axis:i p:i", ops::lp_normalisation, "x over its 1- or 2-norm along the axis, 0 where that is 0"},
+    {"MeanVarianceNormalization", "", 9, newest_opset, 1, 1, 1, 1, "axes:is", ops::mean_variance_normalisation, "(x - mean) / (standard deviation + 1e-9) over axes"},
+    {"LRN", "", 1, newest_opset, 1, 1, 1, 1, "alpha:f beta:f bias:f size:i!", ops::local_response_normalisation, "x / (bias + alpha / size * sum of squares of near channels)^beta"},
     {"MatMul", "", 1, newest_opset, 2, 2, 1, 1, "", ops::matmul, "matrix product over broadcast batch dims"},
     {"Gemm", "", 7, 10, 3, 3, 1, 1, "alpha:f beta:f transA:i transB:i", ops::gemm, "alpha A B + beta C"},
     {"Gemm", "", 11, newest_opset, 2, 3, 1, 1, "alpha:f beta:f transA:i transB:i", ops::gemm, "alpha A B + beta C"},
@@ -150,10 +163,28 @@ constexpr OpRow rows[] = {
     {"Pad", "", 11, 17, 2, 3, 1, 1, "mode:s", ops::pad, "x with a border"},
     {"Pad", "", 18, newest_opset, 2, 4, 1, 1, "mode:s", ops::pad, "x with a border"},
     {"Trilu", "", 14, newest_opset, 1, 2, 1, 1, "upper:i", ops::trilu, "the upper or lower triangle, 0 elsewhere"},
+    {"SpaceToDepth", "", 1, 27, 1, 1, 1, 1, "blocksize:i!", ops::depth_and_space, "blocks of places become channels"},
+    {"SpaceToDepth", "", 28, newest_opset, 1, 1, 1, 1, "blocksize:i! mode:s", ops::depth_and_space, "blocks of places become channels"},
+    {"DepthToSpace", "", 1, 10, 1, 1, 1, 1, "blocksize:i!", ops::depth_and_space, "channels become blocks of places"},
+    {"DepthToSpace", "", 11, newest_opset, 1, 1, 1, 1, "blocksize:i! mode:s", ops::depth_and_space, "channels become blocks of places"},
+    {"ReverseSequence", "", 10, newest_opset, 2, 2, 1, 1, "batch_axis:i time_axis:i", ops::reverse_sequence, "the first elements of each row in reverse order"},
+    {"CenterCropPad", "", 18, newest_opset, 2, 2, 1, 1, "axes:is", ops::center_crop_pad, "the middle of x, or x with a border of 0"},
+    {"HannWindow", "", 17, newest_opset, 1, 1, 1, 1, "output_datatype:i periodic:i", ops::cosine_window, "0.5 - 0.5 cos(2 pi n / N)"},
+    {"HammingWindow", "", 17, newest_opset, 1, 1, 1, 1, "output_datatype:i periodic:i", ops::cosine_window, "25/46 - 21/46 cos(2 pi n / N)"},
+    {"BlackmanWindow", "", 17, newest_opset, 1, 1, 1, 1, "output_datatype:i periodic:i", ops::cosine_window, "0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N)"},
+    {"DFT", "", 17, 19, 1, 2, 1, 1, "axis:i inverse:i onesided:i", ops::fourier_transform, "discrete Fourier transform along an axis"},
+    {"DFT", "", 20, newest_opset, 1, 3, 1, 1, "inverse:i onesided:i", ops::fourier_transform, "discrete Fourier transform along an axis"},
     {"Constant", "", 1, 10, 0, 0, 1, 1, "value:t!", ops::constant, "a tensor"},
     {"Constant", "", 11, 11, 0, 0, 1, 1, "value:t", ops::constant, "a tensor"},
     {"Constant", "", 12, newest_opset, 0, 0, 1, 1, "value:t value_int:i value_ints:is value_float:f value_floats:fs value_string:s value_strings:ss", ops::constant, "a tensor"},
     {"ConstantOfShape", "", 9, newest_opset, 1, 1, 1, 1, "value:t", ops::constant_of_shape, "one value in a given shape"},
+    {"RNN", "", 7, 13, 3, 6, 0, 2, "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i", ops::recurrent, "h = activation(W x + R h + bias), step by step"},
+    {"RNN", "", 14, newest_opset, 3, 6, 0, 2, "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i layout:i", ops::recurrent, "h = activation(W x + R h + bias), step by step"},
+    {"GRU", "", 7, 13, 3, 6, 0, 2, "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i linear_before_reset:i", ops::recurrent, "gated recurrent unit, step by step"},
+    {"GRU", "", 14, newest_opset, 3, 6, 0, 2, "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i layout:i linear_before_reset:i", ops::recurrent, "gated recurrent unit, step by step"},
+    {"LSTM", "", 7, 13, 3, 8, 0, 3, "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i input_forget:i", ops::recurrent, "long short-term memory, step by step"},
+    {"LSTM", "", 14, newest_opset, 3, 8, 0, 3, "activation_alpha:fs activation_beta:fs activations:ss clip:f direction:s hidden_size:i layout:i input_forget:i", ops::recurrent, "long short-term memory, step by step"},
+    {"If", "", 1, newest_opset, 1, 1, 1, variadic, "else_branch:g! then_branch:g!", ops::conditional, "the results of one of two graphs"},
     {"Range", "", 11, 26, 3, 3, 1, 1, "", ops::range, "start, start + delta, ... below limit"},
     {"Range", "", 27, newest_opset, 3, 3, 1, 1, "stash_type:i", ops::range, "start, start + delta, ... below limit"},
     {"Shape", "", 1, 14, 1, 1, 1, 1, "", ops::shape, "the sizes of x"},
@@ -171,6 +202,7 @@ constexpr OpRow rows[] = {
     {"Conv", "", 1, newest_opset, 2, 3, 1, 1, "auto_pad:s dilations:is group:i kernel_shape:is pads:is strides:is", ops::convolution, "sums of products over sliding windows"},
     {"MaxPool", "", 1, newest_opset, 1, 1, 1, 2, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is storage_order:i", ops::pooling, "maximum of each window"},
     {"AveragePool", "", 7, newest_opset, 1, 1, 1, 1, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! pads:is strides:is count_include_pad:i", ops::pooling, "mean of each window"},
+    {"LpPool", "", 2, newest_opset, 1, 1, 1, 1, "auto_pad:s ceil_mode:i dilations:is kernel_shape:is! p:i pads:is strides:is", ops::pooling, "p-norm of each window"},
     {"GlobalAveragePool", "", 1, newest_opset, 1, 1, 1, 1, "", ops::global_pooling, "mean of each channel"},
     {"GlobalMaxPool", "", 1, newest_opset, 1, 1, 1, 1, "", ops::global_pooling, "maximum of each channel"},
     {"SimplifiedLayerNormalization", "", 1, newest_opset, 2, 2, 1, 2, "axis:i epsilon:f stash_type:i", ops::rms_normalisation, "RMSNormalization as onnxruntime writes it"},
@@ -198,6 +230,7 @@ std::optional<Attribute::Kind> parse_kind(std::string_view word) {
   if (word == "fs") return reals;
   if (word == "ss") return texts;
   if (word == "t") return tensor;
+  if (word == "g") return graph;
   return std::nullopt;
 }
 
@@ -257,6 +290,8 @@ std::string_view kind_name(Attribute::Kind kind) {
       return "STRINGS";
     case Attribute::Kind::tensor:
       return "TENSOR";
+    case Attribute::Kind::graph:
+      return "GRAPH";
   }
   AICF_BUG("attribute kind");
 }

@@ -34,7 +34,7 @@ struct OpRow {
   std::string_view domain;  ///< "" is ai.onnx
   int since, until;         ///< opsets, inclusive
   int min_inputs, max_inputs, min_outputs, max_outputs;
-  /// "axis:i keepdims:i to:i!": kinds i f s is fs ss t, "!" marks a required one.
+  /// "axis:i keepdims:i to:i!": kinds i f s is fs ss t g, "!" marks a required one.
   std::string_view attributes;
   LowerFunction lower;
   std::string_view documentation;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <utility>
 
 namespace aicf {
 namespace {
@@ -51,9 +52,14 @@ class Lexer {
     } else if (text_.compare(at_, 2, "->") == 0) {
       at_ += 2;
       push(Token::Kind::symbol, "->", start);
-    } else if (std::string_view("()[],=:+-*/%@.").find(c) != std::string_view::npos) {
+    } else if (std::string_view("()[]{},=:+-*/%@.").find(c) != std::string_view::npos) {
       if (c == '(' || c == '[') ++depth_;
       if (c == ')' || c == ']') --depth_;
+      if (c == '{') outer_.push_back(std::exchange(depth_, 0));  // lines count again inside
+      if (c == '}' && !outer_.empty()) {
+        depth_ = outer_.back();
+        outer_.pop_back();
+      }
       ++at_;
       push(Token::Kind::symbol, std::string(1, c), start);
     } else {
@@ -127,6 +133,7 @@ class Lexer {
   std::vector<Token> tokens_;
   std::size_t at_ = 0, line_start_ = 0;
   int line_ = 1, depth_ = 0;
+  std::vector<int> outer_;  ///< depths around the open braces
 };
 
 }  // namespace

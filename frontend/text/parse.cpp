@@ -8,7 +8,8 @@
 //
 // One statement a line; lines go on inside brackets. A call's operands are names, calls, numbers (0.5 is f32, 3 is i64,
 // true is bool), lists of numbers, typed numbers (f16(0.5), i32[2]([1, 2])), or _ for an absent one; then attributes by
-// name. "d=64" in a size names the number 64. A node is called like its first output unless @"name" says otherwise.
+// name; an attribute that is a graph is "then_branch=NAME() -> outputs {", its statements on lines of their own, "}". "d=64"
+// in a size names the number 64. A node is called like its first output unless @"name" says otherwise.
 
 #include <fmt/format.h>
 
@@ -44,12 +45,9 @@ class Parser {
     graph_.opsets[""] = default_opset;
     skip_newlines();
     AICF_RETURN_IF_ERROR(header());
+    AICF_RETURN_IF_ERROR(end_of_line());
     while (skip_newlines(), peek().kind != Token::Kind::end) AICF_RETURN_IF_ERROR(statement());
-    for (std::size_t k = 0; k < graph_.outputs.size(); ++k) {
-      if (!known_.contains(graph_.outputs[k])) {
-        return bad(output_tokens_[k], fmt::format("output {} is never made", in_quotes(graph_.outputs[k])));
-      }
-    }
+    AICF_RETURN_IF_ERROR(check_outputs());
     return std::move(graph_);
   }
 
@@ -109,7 +107,42 @@ class Parser {
       }
     } while (accept(","));
     output_names_.insert(graph_.outputs.begin(), graph_.outputs.end());
-    return end_of_line();
+    return {};
+  }
+
+  Result<void> check_outputs() const {
+    for (std::size_t k = 0; k < graph_.outputs.size(); ++k) {
+      if (!known_.contains(graph_.outputs[k])) {
+        return bad(output_tokens_[k], fmt::format("output {} is never made", in_quotes(graph_.outputs[k])));
+      }
+    }
+    return {};
+  }
+
+  /// A graph in braces. It reads what is made before its line; what it makes ends with it.
+  Result<std::shared_ptr<const SemanticGraph>> subgraph() {
+    if (++nesting_ > max_nesting)
+      return bad(peek(), fmt::format("graphs stand inside each other more than {} deep", max_nesting));
+    SemanticGraph outer = std::exchange(graph_, {});
+    graph_.opsets = outer.opsets;
+    std::vector<Token> tokens = std::exchange(output_tokens_, {});
+    AICF_RETURN_IF_ERROR(header());
+    AICF_RETURN_IF_ERROR(expect("{"));
+    while (skip_newlines(), !is("}")) {
+      if (peek().kind == Token::Kind::end) return bad(peek(), "'}' expected, found the end of the file");
+      AICF_RETURN_IF_ERROR(statement());
+    }
+    AICF_RETURN_IF_ERROR(expect("}"));
+    AICF_RETURN_IF_ERROR(check_outputs());
+    output_tokens_ = std::move(tokens);
+    for (const SemanticInput& input : graph_.inputs) known_.erase(input.name);
+    for (const auto& [name, tensor] : graph_.initializers) known_.erase(name);
+    for (const SemanticNode& node : graph_.nodes) {
+      for (const std::string& output : node.outputs) known_.erase(output);
+    }
+    graph_.opsets.clear();
+    --nesting_;
+    return std::make_shared<const SemanticGraph>(std::exchange(graph_, std::move(outer)));
   }
 
   Result<SemanticInput> typed_name() {
@@ -172,7 +205,7 @@ class Parser {
   }
 
   Result<void> end_of_line() {
-    if (peek().kind == Token::Kind::newline || peek().kind == Token::Kind::end) return {};
+    if (peek().kind == Token::Kind::newline || peek().kind == Token::Kind::end || is("}")) return {};
     return bad(peek(), fmt::format("the end of the line expected, found {}", shown(peek())));
   }
 
@@ -220,7 +253,7 @@ class Parser {
     AICF_TRY(const Literal version, literal());
     if (version.list || version.any_real || version.integers[0] < 1 || version.integers[0] > 1000)
       return bad(t, "an opset number expected");
-    if (!graph_.nodes.empty()) return bad(t, "opset lines stand before the first operation");
+    if (nesting_ > 0 || !graph_.nodes.empty()) return bad(t, "opset lines stand before the first operation");
     graph_.opsets[domain == "ai.onnx" ? "" : domain] = static_cast<int>(version.integers[0]);
     return end_of_line();
   }
@@ -358,6 +391,11 @@ class Parser {
 
   Result<Attribute> attribute_value(Attribute::Kind wanted) {
     Attribute a;
+    if (wanted == Attribute::Kind::graph) {
+      a.kind = wanted;
+      AICF_TRY(a.g, subgraph());
+      return a;
+    }
     if (peek().kind == Token::Kind::text) {
       a.kind = Attribute::Kind::text;
       a.s = tokens_[at_++].text;
@@ -510,7 +548,7 @@ class Parser {
   std::set<std::string> known_, output_names_;
   std::map<std::string, std::int64_t> sizes_;  ///< sizes named by "d=64"
   std::vector<Token> output_tokens_;
-  int made_up_ = 0, depth_ = 0;
+  int made_up_ = 0, depth_ = 0, nesting_ = 0;
   static constexpr std::int64_t most_repeated = 1 << 22;  ///< a few bytes of text ask for no more memory than this
   std::int64_t repeated_ = 0;                             ///< elements made from one number so far
 };

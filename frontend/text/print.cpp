@@ -8,6 +8,7 @@
 #include <set>
 
 #include "frontend/model.h"
+#include "frontend/semantic/check.h"
 #include "frontend/semantic/op_table.h"
 
 namespace aicf {
@@ -84,7 +85,36 @@ std::string type_text(const Tensor& tensor) {
   return std::string(name(tensor.type())) + sizes_text(shape);
 }
 
-std::string attribute_text(const Attribute& a) {
+/// Name that the parser would give the node.
+std::string implied_name(const SemanticNode& node, std::size_t position) {
+  for (const std::string& output : node.outputs) {
+    if (!output.empty()) return output;
+  }
+  return fmt::format("{}_{}", node.op, position);
+}
+
+std::string header_text(const SemanticGraph& graph) {
+  std::string text = name_text(graph.name.empty() ? "graph" : graph.name) + "(";
+  for (std::size_t k = 0; k < graph.inputs.size(); ++k) {
+    const SemanticInput& input = graph.inputs[k];
+    text +=
+        fmt::format("{}{}: {}{}", k > 0 ? ", " : "", name_text(input.name), name(input.type), sizes_text(input.shape));
+  }
+  text += ") -> ";
+  std::map<std::string, const SemanticInput*> declared;
+  for (const SemanticInput& output : graph.declared_outputs) declared[output.name] = &output;
+  for (std::size_t k = 0; k < graph.outputs.size(); ++k) {
+    text += (k > 0 ? ", " : "") + name_text(graph.outputs[k]);
+    if (const auto found = declared.find(graph.outputs[k]); found != declared.end()) {
+      text += fmt::format(": {}{}", name(found->second->type), sizes_text(found->second->shape));
+    }
+  }
+  return text;
+}
+
+std::string body_text(const SemanticGraph& graph, const std::string& indent);
+
+std::string attribute_text(const Attribute& a, const std::string& indent) {
   const auto integer = [](std::int64_t i) { return fmt::format("{}", i); };
   switch (a.kind) {
     case Attribute::Kind::integer:
@@ -101,47 +131,22 @@ std::string attribute_text(const Attribute& a) {
       return list_text(a.ss, string_text);
     case Attribute::Kind::tensor:
       return fmt::format("{}({})", type_text(a.t), a.t.size() > most_printed_elements ? "elided" : elements_text(a.t));
+    case Attribute::Kind::graph:
+      return fmt::format("{} {{\n{}{}}}", header_text(*a.g), body_text(*a.g, indent + "  "), indent);
   }
   AICF_BUG("attribute kind");
 }
 
-/// Name that the parser would give the node.
-std::string implied_name(const SemanticNode& node, std::size_t position) {
-  for (const std::string& output : node.outputs) {
-    if (!output.empty()) return output;
-  }
-  return fmt::format("{}_{}", node.op, position);
-}
-
-}  // namespace
-
-std::string to_string(const SemanticGraph& graph) {
-  std::string text = name_text(graph.name.empty() ? "graph" : graph.name) + "(";
-  for (std::size_t k = 0; k < graph.inputs.size(); ++k) {
-    const SemanticInput& input = graph.inputs[k];
-    text +=
-        fmt::format("{}{}: {}{}", k > 0 ? ", " : "", name_text(input.name), name(input.type), sizes_text(input.shape));
-  }
-  text += ") -> ";
-  std::map<std::string, const SemanticInput*> declared;
-  for (const SemanticInput& output : graph.declared_outputs) declared[output.name] = &output;
-  for (std::size_t k = 0; k < graph.outputs.size(); ++k) {
-    text += (k > 0 ? ", " : "") + name_text(graph.outputs[k]);
-    if (const auto found = declared.find(graph.outputs[k]); found != declared.end()) {
-      text += fmt::format(": {}{}", name(found->second->type), sizes_text(found->second->shape));
-    }
-  }
-  text += "\n";
-  for (const auto& [domain, version] : graph.opsets) {
-    if (domain.empty() && version == default_opset) continue;
-    text += fmt::format("opset {}{}{}\n", domain, domain.empty() ? "" : " ", version);
-  }
+/// Constants and nodes, a line each.
+std::string body_text(const SemanticGraph& graph, const std::string& indent) {
+  std::string text;
   for (const auto& [constant, tensor] : graph.initializers) {
-    text += fmt::format("{}: {} = {}\n", name_text(constant), type_text(tensor),
+    text += fmt::format("{}{}: {} = {}\n", indent, name_text(constant), type_text(tensor),
                         tensor.size() > most_printed_elements ? "elided" : elements_text(tensor));
   }
   for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
     const SemanticNode& node = graph.nodes[k];
+    text += indent;
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       text += (o > 0 ? ", " : "") + (node.outputs[o].empty() ? std::string("_") : name_text(node.outputs[o]));
     }
@@ -154,13 +159,24 @@ std::string to_string(const SemanticGraph& graph) {
     }
     for (const auto& [key, value] : node.attributes) {
       text += separate();
-      text += fmt::format("{}={}", key, attribute_text(value));
+      text += fmt::format("{}={}", key, attribute_text(value, indent));
     }
     text += ")";
     if (node.name != implied_name(node, k)) text += " @" + string_text(node.name);
     text += "\n";
   }
   return text;
+}
+
+}  // namespace
+
+std::string to_string(const SemanticGraph& graph) {
+  std::string text = header_text(graph) + "\n";
+  for (const auto& [domain, version] : graph.opsets) {
+    if (domain.empty() && version == default_opset) continue;
+    text += fmt::format("opset {}{}{}\n", domain, domain.empty() ? "" : " ", version);
+  }
+  return text + body_text(graph, "");
 }
 
 std::string to_dot(const SemanticGraph& graph) {
@@ -176,8 +192,9 @@ std::string to_dot(const SemanticGraph& graph) {
     const std::string id = string_text("node " + node.name);
     text += fmt::format("  {} [label={}];\n", id, string_text(node.op + "\n" + node.name));
     for (const std::string& output : node.outputs) maker[output] = id;
-    for (std::size_t k = 0; k < node.inputs.size(); ++k) {
-      if (const auto from = maker.find(node.inputs[k]); from != maker.end()) {
+    const std::vector<std::string> reads = reads_of(node);
+    for (std::size_t k = 0; k < reads.size(); ++k) {
+      if (const auto from = maker.find(reads[k]); from != maker.end()) {
         text += fmt::format("  {} -> {} [label={}];\n", from->second, id, k);
       }
     }

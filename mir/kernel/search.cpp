@@ -152,6 +152,7 @@ class Enumerator {
  private:
   void consider(const Schedule& s);
   void with_lanes(const std::string& lane_axis);
+  std::int64_t held_tile(const std::string& axis) const;
   bool vectorizable(const TileDecl& t, const std::string& axis) const;
   void plan_tiles(Schedule& s, Delivery delivery) const;
   double registers(const Schedule& s) const;
@@ -168,6 +169,7 @@ class Enumerator {
   std::string stream_;
   std::vector<const TileDecl*> tiles_;
   std::vector<std::string> held_;
+  bool pieces_ = false;  ///< held axes are walked in pieces
   std::vector<std::pair<double, Schedule>> found_;
   std::map<std::string, std::string> forced_;
 };
@@ -350,6 +352,16 @@ void Enumerator::consider(const Schedule& base) {
     }
 }
 
+// Elements of an axis that is neither parallel nor streamed which a thread takes at a time.
+std::int64_t Enumerator::held_tile(const std::string& axis) const {
+  constexpr std::int64_t piece = 8, most_whole = 1024;
+  const auto n = region_.axis(axis).extent.as_int();
+  if (pieces_) return axis == held_.back() ? std::clamp<std::int64_t>(n.value_or(piece), 1, piece) : 1;
+  if (!n || *n > most_whole) return piece;
+  const std::int64_t lanes = space_.subgroup_size;
+  return *n > lanes ? (*n + lanes - 1) / lanes * lanes : std::max<std::int64_t>(1, *n);
+}
+
 void Enumerator::with_lanes(const std::string& lane_axis) {
   const std::int64_t lanes = space_.subgroup_size;
   bool streamed = lane_axis == stream_;
@@ -398,16 +410,7 @@ void Enumerator::with_lanes(const std::string& lane_axis) {
               if (more > 1) s.axes[spare].factors.insert(s.axes[spare].factors.begin(), {Level::lane, more});
             }
             if (!stream_.empty() && !streamed) s.axes[stream_].factors = {{Level::reg, j}};
-            for (const std::string& h : held_) {
-              const Expr& extent = region_.axis(h).extent;
-              if (auto n = extent.as_int(); n && *n <= 1024) {
-                std::int64_t padded = *n;
-                if (padded > lanes) padded = (padded + lanes - 1) / lanes * lanes;
-                s.axes[h].factors = {{Level::reg, std::max<std::int64_t>(1, padded)}};
-              } else {
-                s.axes[h].factors = {{Level::reg, 8}};
-              }
-            }
+            for (const std::string& h : held_) s.axes[h].factors = {{Level::reg, held_tile(h)}};
             consider(s);
           }
     }
@@ -422,7 +425,10 @@ std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& 
   if (!stream_.empty()) lane_axes.push_back(stream_);
   if (auto it = forced.find("lanes"); it != forced.end()) lane_axes = {it->second};
   if (lane_axes.empty() && !region_.parallel.empty()) lane_axes.push_back(region_.parallel.back());
-  for (const std::string& a : lane_axes) with_lanes(a);
+  for (const bool pieces : {false, true}) {
+    pieces_ = pieces;
+    if (found_.empty()) std::ranges::for_each(lane_axes, [&](const std::string& a) { with_lanes(a); });
+  }
   if (lane_axes.empty()) {  // a scalar region
     Schedule s;
     s.subgroup_size = space_.subgroup_size;

@@ -159,6 +159,9 @@ std::vector<Form> make_forms() {
        {normal, x("ascending", D::ascending), x("descending", D::descending), x("constant", D::constant),
         x("nan", D::nan)},
        2},
+      {"whole_mean",
+       {{{"rows", 1}, {"n", 7}}, {{"rows", 3}, {"n", 33}}},
+       {normal, x("constant", D::constant), x("nan", D::nan), x("infinity", D::infinity)}},
       {"mean_deviation", rows, with(row_data, {x("zeros", D::zeros)})},
   };
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <random>
+#include <ranges>
 
 #include "mir/graph/oracle.h"
 #include "tools/aicf/progress.h"
@@ -92,24 +93,40 @@ Result<Place> open_place(const std::string& id) {
   return place;
 }
 
+namespace {
+
+/// The model with what the inputs say at import: their sizes, and those that may decide what is computed (axes, sizes,
+/// pads, scales, a condition) as constants, of floats only where integers are not enough. `import` gets both.
+Result<Model> load_decided(const Options& options, ImportOptions& import) {
+  AICF_TRY(const NamedTensors given, read_inputs(options.inputs, {}));
+  ImportOptions own = import;
+  for (const auto& [name, tensor] : given) own.sizes[name] = tensor.shape();
+  Result<Model> model = load_model(options.model, own);
+  for (const bool floats : {false, true}) {
+    if (model) break;
+    for (const auto& [name, tensor] : given)
+      if (is_float(tensor.type()) == floats && tensor.shape().size() <= 1 && tensor.size() <= 256)
+        own.fixed[name] = tensor;
+    model = load_model(options.model, own);
+  }
+  if (!model) return model;
+  if (own.fixed.size() > import.fixed.size())
+    fmt::print(stderr, "fixed at the values given, for they decide what is computed: {}\n",
+               fmt::join(std::views::keys(own.fixed), ", "));
+  import = std::move(own);
+  return model;
+}
+
+}  // namespace
+
 Result<LoadedModel> load(const Options& options, bool need_inputs) {
   LoadedModel out;
   AICF_TRY(auto bound, bindings(options));
   ImportOptions import{bound, {}};
   auto model = load_model(options.model, import);
   if (!model && model.error().kind == ErrorKind::unsupported && !options.inputs.empty()) {
-    // Lists of integers may decide shapes (axes, sizes, pads): then they count as constants of the model.
-    if (auto given = read_inputs(options.inputs, {})) {
-      for (auto& [name, tensor] : *given)
-        if (is_integer(tensor.type()) && tensor.shape().size() <= 1 && tensor.size() <= 256)
-          import.fixed[name] = tensor;
-      if (auto again = load_model(options.model, import); again && !import.fixed.empty()) {
-        std::string names;
-        for (const auto& [name, tensor] : import.fixed) names += (names.empty() ? "" : ", ") + name;
-        fmt::print(stderr, "fixed at the values given, for they decide what is computed: {}\n", names);
-        model = std::move(again);
-      }
-    }
+    auto decided = load_decided(options, import);
+    if (decided || decided.error().kind == ErrorKind::unsupported) model = std::move(decided);
   }
   if (!model) return std::unexpected(model.error());
   out.model = *std::move(model);
@@ -120,7 +137,18 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     for (const SemanticInput& i : out.model.semantic.inputs)
       if (auto it = given.find(i.name); it != given.end()) out.inputs.insert(*it);
     out.inputs_from = fmt::format("{}", fmt::join(options.inputs, ", "));
-    AICF_TRY(out.symbols, bind_symbols(out.model, out.inputs));
+    auto symbols = bind_symbols(out.model, out.inputs);
+    if (!symbols) {
+      // Sizes that an If took for equal, and are not, choose its other branch.
+      if (auto decided = load_decided(options, import)) {
+        if (auto again = bind_symbols(*decided, out.inputs)) {
+          out.model = *std::move(decided);
+          symbols = std::move(again);
+        }
+      }
+    }
+    if (!symbols) return std::unexpected(symbols.error());
+    out.symbols = *std::move(symbols);
   }
   out.symbols.insert(bound.begin(), bound.end());
   // Sizes that are known now make a plan for exactly them.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "frontend/semantic/check.h"
 #include "mir/graph/oracle.h"
 
 namespace aicf::command {
@@ -38,6 +39,14 @@ Result<NamedTensors> values_of(const Repro& whole, const std::vector<std::string
     out[name] = with_type(values.at(node), model.graph.node(node).type);
   }
   return out;
+}
+
+/// Whether a node, or one in its subgraphs, has one of the names.
+bool is_named(const SemanticNode& node, const std::set<std::string>& names) {
+  return names.contains(node.name) || std::ranges::any_of(node.attributes, [&](const auto& a) {
+           return a.second.g &&
+                  std::ranges::any_of(a.second.g->nodes, [&](const SemanticNode& n) { return is_named(n, names); });
+         });
 }
 
 std::set<std::string> node_names(const SemanticGraph& graph) {
@@ -87,12 +96,13 @@ Result<Repro> cut_out(const Repro& whole, const std::set<std::string>& keep) {
   out.graph.opsets = whole.graph.opsets;
   std::set<std::string> made, read, wanted(whole.graph.outputs.begin(), whole.graph.outputs.end());
   for (const SemanticNode& n : whole.graph.nodes) {
-    if (keep.contains(n.name)) {
+    const std::vector<std::string> reads = reads_of(n);
+    if (is_named(n, keep)) {
       out.graph.nodes.push_back(n);
       made.insert(n.outputs.begin(), n.outputs.end());
-      read.insert(n.inputs.begin(), n.inputs.end());
+      read.insert(reads.begin(), reads.end());
     } else {
-      wanted.insert(n.inputs.begin(), n.inputs.end());
+      wanted.insert(reads.begin(), reads.end());
     }
   }
   const bool ends = std::ranges::none_of(made, [&](const std::string& t) { return wanted.contains(t); });

@@ -92,11 +92,50 @@ TEST(Elementwise, BinaryOnIntegersAndFloats) {
   expect_near(binary("Mod", DType::i64, {7, -7, 7, -7}, {3, 3, -3, -3}), {4}, {1, 2, -2, -1});
   expect_near(binary("Mod", DType::i64, {7, -7, 7, -7}, {3, 3, -3, -3}, {{"fmod", 1}}), {4}, {1, -1, 1, -1});
   expect_near(binary("Mod", DType::f32, {7.5, -7.5}, {2, 2}, {{"fmod", 1}}), {2}, {1.5, -1.5});
+  // Without fmod the sign is b's, as for integers.
+  expect_near(binary("Mod", DType::f32, {7.5, -7.5, 7.5, -7.5, -4, 3, -3, inf}, {2, 2, -2, -2, 2, inf, inf, 2}), {8},
+              {1.5, 0.5, -0.5, -1.5, 0, 3, inf, nan});
   expect_near(binary("Pow", DType::f32, {2, 9, -2}, {10, 0.5, 3}), {3}, {1024, 3, -8});
   expect_near(binary("Max", DType::f32, {1, nan}, {2, 0}), {2}, {2, nan});
   expect_near(binary("Equal", DType::i32, {1, 2}, {1, 3}), {2}, {1, 0});
   expect_near(binary("GreaterOrEqual", DType::f32, {1, 2, nan}, {1, 3, 0}), {3}, {1, 0, 0});
   expect_near(binary("Xor", DType::boolean, {0, 0, 1, 1}, {0, 1, 0, 1}), {4}, {0, 1, 1, 0});
+}
+
+TEST(Elementwise, InverseFunctions) {
+  const auto check = [&](const std::string& op, double (*f)(double), const std::vector<double>& x) {
+    SCOPED_TRACE(op);
+    std::vector<double> wanted;
+    for (const double v : x) wanted.push_back(f(static_cast<float>(v)));
+    const Tensor y = unary(op, x);
+    ASSERT_EQ(y.size(), static_cast<std::int64_t>(x.size()));
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const double got = y.at(static_cast<std::int64_t>(k));
+      if (std::isnan(wanted[k]) || std::isinf(wanted[k]))
+        EXPECT_TRUE(std::isnan(wanted[k]) ? std::isnan(got) : got == wanted[k]) << x[k];
+      else
+        EXPECT_NEAR(got, wanted[k], 2e-7 * std::fabs(wanted[k])) << x[k];
+    }
+  };
+  check("Atan", [](double v) { return std::atan(v); }, {0, 1e-5, -0.3, 0.66, 0.67, -1, 2.4, 2.5, -100, inf, -inf, nan});
+  check("Asin", [](double v) { return std::asin(v); }, {0, 1e-5, -0.3, 0.7, -0.99, 1, -1, 1.5});
+  check("Acos", [](double v) { return std::acos(v); }, {0, 1e-5, -0.3, 0.7, 0.9999, 1, -1, -1.5});
+  check("Asinh", [](double v) { return std::asinh(v); }, {0, 1e-5, -0.03, 0.07, -1, 20, -1e6, 1e30, inf});
+  check("Acosh", [](double v) { return std::acosh(v); }, {1, 1.00001, 1.5, 20, 1e6, 1e30, 0.5, inf});
+  check("Atanh", [](double v) { return std::atanh(v); }, {0, 1e-5, -0.03, 0.5, -0.999, 1, -1, 1.5});
+}
+
+TEST(Elementwise, Shrink) {
+  expect_near(unary("Shrink", {-2, -1, 0.5, 1.5}, {{"lambd", 1.0}, {"bias", 0.25}}), {4}, {-1.75, 0, 0, 1.25});
+}
+
+TEST(Elementwise, SwiGlu) {
+  GraphBuilder g("swiglu", 28);
+  const auto a = g.input("a", DType::f32, {2}), b = g.input("b", DType::f32, {2});
+  g.output(g.add("SwiGLU", {a, b}, {{"alpha", 2.0}}), "y");
+  const auto out =
+      test::run(g.build(), {{"a", tensor(DType::f32, {2}, {1, -3})}, {"b", tensor(DType::f32, {2}, {5, 2})}});
+  expect_near(out.at("y"), {2}, {5 / (1 + std::exp(-2)), -6 / (1 + std::exp(6))});
 }
 
 TEST(Elementwise, PowByAConstantKeepsTheSign) {

@@ -99,6 +99,22 @@ TEST(Narrow, CastConstantsKeepTheirRange) {
   }
 }
 
+TEST(Narrow, CastChoicesBetweenConstantsKeepTheirRange) {
+  GraphBuilder g("mask");
+  const auto keep = g.input("keep", DType::boolean, {3}), x = g.input("x", DType::f32, {3});
+  const auto mask = g.add(
+      "Unsqueeze", {g.add("Where", {keep, g.scalar(DType::f32, 0), g.scalar(DType::f32, -3.4e38)}), g.integers({0})});
+  const auto back = [&](const std::string& value) {
+    return g.add("Cast", {g.add("Cast", {value}, {{"to", 10}})}, {{"to", 1}});
+  };
+  g.output(back(mask), "mask_back");
+  g.output(back(x), "x_back");  // data rounds, to infinity too
+  const auto out = test::run(
+      g.build(), {{"keep", tensor(DType::boolean, {3}, {1, 0, 1})}, {"x", tensor(DType::f32, {3}, {0.1, -1e6, 2})}});
+  expect_near(out.at("mask_back"), {1, 3}, {0, static_cast<float>(-3.4e38), 0});
+  expect_near(out.at("x_back"), {3}, {0.0999755859375, -inf, 2});
+}
+
 TEST(Narrow, StorageIsNarrowWhereItIsExact) {
   GraphBuilder g("storage", 18);
   const auto x = g.input("x", DType::f16, {4096, 2}), w = g.input("w", DType::f32, {2, 3});

@@ -376,14 +376,85 @@ TEST_F(Onnx, NamesOfNodesAreMadeUnique) {
   EXPECT_EQ(graph->nodes[2].name, "Exp_2");
 }
 
-TEST_F(Onnx, SubgraphsAndSequencesAreUnsupportedByName) {
-  input("x", {}, onnx::TensorProto::BOOL);
-  auto& branch = *node("If", {"x"}, {"y"}).add_attribute();
-  branch.set_name("then_branch");
-  branch.set_type(onnx::AttributeProto::GRAPH);
-  branch.mutable_g();
+TEST_F(Onnx, SubgraphsAreRead) {
+  input("c", {}, onnx::TensorProto::BOOL);
+  input("x", {"2"});
+  auto& conditional = node("If", {"c"}, {"y"});
+  for (const char* name : {"then_branch", "else_branch"}) {
+    auto& branch = *conditional.add_attribute();
+    branch.set_name(name);
+    branch.set_type(onnx::AttributeProto::GRAPH);
+    branch.mutable_g()->add_output()->set_name("inner");
+    auto& inner = *branch.mutable_g()->add_node();
+    inner.set_op_type(name == std::string("then_branch") ? "Abs" : "Exp");
+    inner.add_input("x");
+    inner.add_output("inner");
+  }
   output("y");
-  EXPECT_THAT(load_error(), HasSubstr("operator 'If' with a subgraph"));
+  const auto graph = read();
+  ASSERT_TRUE(graph.has_value()) << graph.error().text();
+  EXPECT_EQ(graph->nodes[0].attributes.at("then_branch").g->nodes[0].name, "If_0/then_branch/Abs_0");
+  const Tensor x = tensor(DType::f32, {2}, {-1, 0});
+  expect_near(test::run(*graph, {{"c", tensor(DType::boolean, {}, {1})}, {"x", x}}).at("y"), {2}, {1, 0});
+  expect_near(test::run(*graph, {{"c", tensor(DType::boolean, {}, {0})}, {"x", x}}).at("y"), {2}, {std::exp(-1), 1});
+}
+
+TEST_F(Onnx, SubgraphsInFunctionsAreRenamed) {
+  auto& import = *model_.add_opset_import();
+  import.set_domain("local");
+  import.set_version(1);
+  auto& f = *model_.add_functions();
+  f.set_name("leaky");
+  f.set_domain("local");
+  for (const char* name : {"c", "a"}) f.add_input(name);
+  f.add_output("r");
+  f.add_attribute("slope");
+  f.add_opset_import()->set_version(17);
+  auto& conditional = *f.add_node();
+  conditional.set_op_type("If");
+  conditional.add_input("c");
+  conditional.add_output("r");
+  for (const char* name : {"then_branch", "else_branch"}) {
+    auto& branch = *conditional.add_attribute();
+    branch.set_name(name);
+    branch.set_type(onnx::AttributeProto::GRAPH);
+    branch.mutable_g()->add_output()->set_name("t");
+    auto& inner = *branch.mutable_g()->add_node();
+    inner.set_op_type("LeakyRelu");
+    inner.add_input("a");
+    inner.add_output("t");
+    if (name == std::string("else_branch")) continue;
+    auto& reference = *inner.add_attribute();
+    reference.set_name("alpha");
+    reference.set_ref_attr_name("slope");
+    reference.set_type(onnx::AttributeProto::FLOAT);
+  }
+  input("c", {}, onnx::TensorProto::BOOL);
+  input("t", {"2"});  // as the function calls a tensor of its own
+  for (const auto& [out, in] : {std::pair("m", "t"), std::pair("y", "m")}) {
+    auto& call = node("leaky", {"c", in}, {out});
+    call.set_domain("local");
+    auto& slope = *call.add_attribute();
+    slope.set_name("slope");
+    slope.set_type(onnx::AttributeProto::FLOAT);
+    slope.set_f(0.5f);
+  }
+  output("y");
+  const auto graph = read();
+  ASSERT_TRUE(graph.has_value()) << graph.error().text();
+  const Tensor t = tensor(DType::f32, {2}, {-4, 1});
+  expect_near(test::run(*graph, {{"c", tensor(DType::boolean, {}, {1})}, {"t", t}}).at("y"), {2}, {-1, 1});
+  expect_near(test::run(*graph, {{"c", tensor(DType::boolean, {}, {0})}, {"t", t}}).at("y"), {2}, {-0.0004, 1});
+}
+
+TEST_F(Onnx, LoopsAndSequencesAreUnsupportedByName) {
+  input("x", {}, onnx::TensorProto::BOOL);
+  auto& body = *node("Loop", {"x"}, {"y"}).add_attribute();
+  body.set_name("body");
+  body.set_type(onnx::AttributeProto::GRAPH);
+  body.mutable_g();
+  output("y");
+  EXPECT_THAT(load_error(), HasSubstr("operator 'Loop' of ai.onnx"));
   graph().clear_node();
   auto& info = *graph().add_input();
   info.set_name("list");

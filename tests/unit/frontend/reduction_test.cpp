@@ -297,5 +297,46 @@ TEST(Contraction, Errors) {
   EXPECT_THAT(test::error_of(h.build()), HasSubstr("the result names 'k'"));
 }
 
+/// One node of `op` over a constant-shaped `x`.
+Tensor over(const std::string& op, const Tensor& x, const std::vector<NamedAttribute>& attributes, int opset,
+            const std::vector<double>& axis = {}) {
+  GraphBuilder g("over", opset);
+  std::vector<Size> shape;
+  for (const std::int64_t d : x.shape()) shape.emplace_back(d);
+  std::vector<std::string> operands{g.input("x", x.type(), shape)};
+  if (!axis.empty()) operands.push_back(g.scalar(DType::i64, axis[0]));
+  g.output(g.add(op, operands, attributes), "y");
+  const auto out = test::run(g.build(), {{"x", x}});
+  return out.contains("y") ? out.at("y") : Tensor();
+}
+
+TEST(Reduction, HardmaxTakesTheFirstMaximum) {
+  const Tensor x = tensor(DType::f32, {2, 3}, {1, 3, 3, 5, 0, 4});
+  expect_near(over("Hardmax", x, {}, 13), {2, 3}, {0, 1, 0, 1, 0, 0});
+  expect_near(over("Hardmax", x, {{"axis", 0}}, 13), {2, 3}, {0, 1, 0, 1, 0, 1});
+  // Before opset 13 the dims from the axis on are one.
+  const Tensor cube = tensor(DType::f32, {1, 2, 2}, {1, 2, 7, 7});
+  expect_near(over("Hardmax", cube, {{"axis", 1}}, 11), {1, 2, 2}, {0, 0, 1, 0});
+}
+
+TEST(Reduction, RunningProducts) {
+  const Tensor x = tensor(DType::f32, {3}, {2, 3, 5});
+  expect_near(over("CumProd", x, {}, 26, {0}), {3}, {2, 6, 30});
+  expect_near(over("CumProd", x, {{"exclusive", 1}}, 26, {0}), {3}, {1, 2, 6});
+  expect_near(over("CumProd", x, {{"reverse", 1}}, 26, {0}), {3}, {30, 15, 5});
+}
+
+TEST(Reduction, NormsOfRows) {
+  const Tensor x = tensor(DType::f32, {2, 2}, {3, -4, 0, 0});
+  expect_near(over("LpNormalization", x, {}, 22), {2, 2}, {0.6, -0.8, 0, 0});
+  expect_near(over("LpNormalization", x, {{"p", 1}, {"axis", 0}}, 22), {2, 2}, {1, -1, 0, 0});
+  const Tensor y = tensor(DType::f32, {2, 1, 1, 2}, {1, 3, 5, 7});  // mean 4, variance 5
+  expect_near(over("MeanVarianceNormalization", y, {}, 13), {2, 1, 1, 2},
+              {-3 / std::sqrt(5), -1 / std::sqrt(5), 1 / std::sqrt(5), 3 / std::sqrt(5)});
+  expect_near(
+      over("LRN", tensor(DType::f32, {1, 3, 1, 1}, {1, 2, 3}), {{"size", 3}, {"alpha", 0.3}, {"beta", 0.5}}, 13),
+      {1, 3, 1, 1}, {1 / std::sqrt(1.5), 2 / std::sqrt(2.4), 3 / std::sqrt(2.3)});
+}
+
 }  // namespace
 }  // namespace aicf

@@ -57,6 +57,20 @@ TEST(Resize, PlacesByEachTransformation) {
   expect_row(resized({1, 2, 3, 4}, 1, linear("pytorch_half_pixel")), {1});
 }
 
+TEST(Resize, Cubic) {
+  // At distance 1/2 the weights are 0.59375, at 3/2 they are -0.09375.
+  const std::vector<NamedAttribute> cubic{{"mode", "cubic"}, {"coordinate_transformation_mode", "asymmetric"}};
+  const Row row = resized({1, 5, 0, 2}, 8, cubic);
+  ASSERT_EQ(row.size(), 8u);
+  expect_row({row[0], row[1], row[2], row[3]}, {1, 3.46875, 5, 2.6875});
+  std::vector<NamedAttribute> inside = cubic;
+  inside.emplace_back("exclude_outside", 1);
+  EXPECT_NEAR(resized({1, 5, 0, 2}, 8, inside)[1], 3.5625 / 1.09375, 1e-12);
+  // With a = -1/2: 0.5625 and -0.0625.
+  inside.back() = {"cubic_coeff_a", -0.5};
+  EXPECT_NEAR(resized({1, 5, 0, 2}, 8, inside)[3], 0.5625 * 5 - 0.0625 * 3, 1e-12);
+}
+
 TEST(Resize, ScalesOfASymbolicSize) {
   expect_row(scaled({1, 2, 3}, 2, {{"coordinate_transformation_mode", "asymmetric"}, {"nearest_mode", "floor"}}),
              {1, 1, 2, 2, 3, 3});
@@ -87,7 +101,7 @@ TEST(Resize, Refusals) {
     return test::error_of(g.build());
   };
   EXPECT_THAT(error(0.3, {}), HasSubstr("a scale of 0.3"));
-  EXPECT_THAT(error(2, {{"mode", "cubic"}}), HasSubstr("mode 'cubic'"));
+  EXPECT_THAT(error(2, {{"mode", "quintic"}}), HasSubstr("mode 'quintic'"));
   EXPECT_THAT(error(2, {{"coordinate_transformation_mode", "tf_crop_and_resize"}}), HasSubstr("tf_crop_and_resize"));
 }
 

@@ -52,6 +52,8 @@ void expect_same(const SemanticGraph& a, const SemanticGraph& b) {
       EXPECT_EQ(value.is, other.is);
       EXPECT_EQ(value.fs, other.fs);
       EXPECT_EQ(value.ss, other.ss);
+      ASSERT_EQ(value.g == nullptr, other.g == nullptr);
+      if (value.g) expect_same(*value.g, *other.g);
       if (value.kind == Attribute::Kind::tensor) {
         EXPECT_TRUE(same(value.t, other.t));
       }
@@ -123,6 +125,25 @@ z = Identity(r)
   const SemanticGraph again = parse(printed);
   expect_same(graph, again);
   EXPECT_EQ(to_string(again), printed);
+}
+
+TEST(Text, RoundTripsGraphsInGraphs) {
+  const SemanticGraph graph = parse(R"(g(c: bool, x: f32[n]) -> y, z
+y, z = If(c, then_branch=t() -> a, b: f32[n] {
+  k: f32 = 2.0
+  a = Mul(Exp(x),
+          k) @"scaled"
+  b = If(c, then_branch=u() -> a {
+  }, else_branch=v() -> d {
+    d = Abs(a)
+  })
+}, else_branch=e() -> x, `odd name` {
+  `odd name` = Neg(x)
+}) @"choice"
+)");
+  const std::string printed = to_string(graph);
+  expect_same(graph, parse(printed));
+  EXPECT_EQ(printed, to_string(parse(printed)));
 }
 
 TEST(Text, RoundTripsBuiltGraphs) {

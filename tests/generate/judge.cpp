@@ -1,0 +1,188 @@
+#include "tests/generate/judge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "mir/graph/oracle.h"
+#include "mir/kernel/thread_program.h"
+
+namespace aicf::generate {
+
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double absolute = 1e-5, relative = 1e-4, margin = 4;
+constexpr double perturbation = 0x1p-20;
+constexpr double largest = 3.4028234663852886e38, smallest = 1.1754943508222875e-38;
+
+bool inexact(Op op) {
+  static const std::set<Op> exact{Op::constant, Op::symbol, Op::axis, Op::load,  Op::value, Op::neg,  Op::abs,
+                                  Op::sign,     Op::floor,  Op::ceil, Op::round_even, Op::cast, Op::min,
+                                  Op::max,      Op::minnum, Op::maxnum, Op::select};
+  return !exact.contains(op);
+}
+
+/// Pseudo-random in [-1, 1]: another value for every coordinate.
+Expr noise(const Node& node, std::uint64_t seed) {
+  const auto constant = [](double v) { return Expr::constant(DType::f64, v); };
+  Expr phase = constant(static_cast<double>(seed % 1000003));
+  double factor = 12.9898 + static_cast<double>(seed % 97);
+  for (const std::vector<Axis>* axes : {&node.axes, &node.reduce_axes})
+    for (const Axis& a : *axes) {
+      phase = phase + Expr::cast(Expr::axis(a.name), DType::f64) * constant(factor);
+      factor = factor * 6.1803 + 3.7;
+    }
+  return Expr::unary(Op::sin, phase);
+}
+
+/// `bounded`: results also leave the range of f32 as they would on a device.
+Graph perturbed(const Graph& graph, std::uint64_t seed, bool bounded) {
+  Graph out = graph;
+  for (const NodeId id : graph.topological_order()) {
+    Node node = graph.node(id);
+    if (node.kind != NodeKind::compute) continue;
+    std::uint64_t number = 0;
+    const auto change = [&](const Expr& e) {
+      const auto constant = [&](double v) { return Expr::constant(e.type(), v); };
+      const Expr n = Expr::cast(noise(node, seed * 7919 + static_cast<std::uint64_t>(id) * 104729 + ++number * 31), e.type());
+      Expr y = e * (constant(1) + constant(perturbation) * n);
+      if (!bounded) return y;
+      const Expr size = Expr::unary(Op::abs, y);
+      y = Expr::select(less(size, constant(smallest)), constant(0), y);
+      return Expr::select(less(constant(largest), size), Expr::unary(Op::sign, y) * constant(INFINITY), y);
+    };
+    node.body = rewrite(node.body, [&](const Expr& e) { return is_float(e.type()) && inexact(e.op()) ? change(e) : Expr(); });
+    if (is_float(node.type) && (node.reduce == ReduceOp::sum || node.reduce == ReduceOp::prod)) node.body = change(node.body);
+    out.replace(id, std::move(node));
+  }
+  return out;
+}
+
+/// Which of finite, NaN, +inf, -inf.
+int kind(double v) {
+  return std::isnan(v) ? 1 : std::isinf(v) ? (v > 0 ? 2 : 3) : 0;
+}
+
+}  // namespace
+
+Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols) {
+  Reference out;
+  AICF_TRY(out.values, numeric::reference(model, inputs, symbols));
+  for (const auto& [name, value] : out.values) out.uncertainty[name] = Tensor(DType::f64, value.shape());
+  for (std::uint64_t run = 1; run <= 4; ++run) {
+    AICF_TRY(const NamedTensors values,
+             evaluate_graph(perturbed(model.graph, run, run == 4), model.constants, inputs, symbols));
+    for (const auto& [name, node] : model.output_of) {
+      const Tensor &base = out.values.at(name), &changed = values.at(node);
+      Tensor& uncertainty = out.uncertainty.at(name);
+      for (std::int64_t i = 0; i < base.size(); ++i) {
+        const double x = base.at(i), y = changed.at(i);
+        if (kind(x) != kind(y)) uncertainty.set(i, nan);
+        if (kind(x) == 0 && !std::isnan(uncertainty.at(i))) uncertainty.set(i, std::max(uncertainty.at(i), std::fabs(x - y)));
+      }
+    }
+  }
+  for (const auto& [name, value] : out.values)
+    for (std::int64_t i = 0; i < value.size(); ++i) {
+      const double u = out.uncertainty.at(name).at(i);
+      ++out.elements;
+      out.undetermined += std::isnan(u);
+      out.widened += margin * u > 2 * (absolute + relative * std::fabs(value.at(i)));
+    }
+  return out;
+}
+
+std::string difference(const NamedTensors& actual, const Reference& expected) {
+  for (const auto& [name, value] : expected.values) {
+    const auto it = actual.find(name);
+    if (it == actual.end()) return fmt::format("no output '{}'", name);
+    const Tensor& got = it->second;
+    if (got.shape() != value.shape())
+      return fmt::format("'{}' has the shape {} instead of {}", name, dims_text(got.shape()), dims_text(value.shape()));
+    double worst = 0;
+    std::int64_t at = -1, wrong = 0;
+    for (std::int64_t i = 0; i < value.size(); ++i) {
+      const double u = expected.uncertainty.at(name).at(i), x = got.at(i), y = value.at(i);
+      if (std::isnan(u)) continue;
+      if (kind(y) == 0 && std::fabs(y) > largest && std::isinf(x)) continue;
+      const double allowed = absolute + relative * std::fabs(y) + margin * u;
+      const double error = kind(x) != kind(y) ? INFINITY : kind(y) == 0 ? std::fabs(x - y) / allowed : 0;
+      wrong += error > 1;
+      if (error > std::max(1.0, worst)) worst = error, at = i;
+    }
+    if (at >= 0)
+      return fmt::format("'{}'[{}] is {} instead of {} (uncertainty {:.3g}); {} of {} elements are wrong", name, at,
+                         got.at(at), value.at(at), expected.uncertainty.at(name).at(at), wrong, value.size());
+  }
+  return {};
+}
+
+Result<NamedTensors> interpret(const Model& model, const CompiledModel& compiled, const NamedTensors& inputs,
+                               const numeric::Sizes& symbols) {
+  std::map<std::string, std::vector<double>> memory;
+  std::map<std::string, std::vector<std::int64_t>> shapes;
+  for (const BufferPlan& b : compiled.program.buffers) {
+    std::int64_t elements = 1;
+    std::vector<std::int64_t>& shape = shapes[b.name];
+    for (const Expr& d : b.shape) {
+      AICF_TRY(const std::int64_t n, evaluate_int(d, symbols));
+      shape.push_back(n);
+      elements *= n;
+    }
+    std::vector<double>& values = memory[b.name];
+    values.assign(static_cast<std::size_t>(elements), -12345);  // nothing right
+    const Tensor* from = b.kind == BufferPlan::Kind::input      ? &inputs.at(b.name)
+                         : b.kind == BufferPlan::Kind::constant ? &compiled.program.constants[static_cast<std::size_t>(b.constant)]
+                                                                : nullptr;
+    if (!from) continue;
+    AICF_TRY(const std::vector<std::byte> stored, to_device(b.name, *from));
+    const Tensor held = from_device(b.type, from->shape(), stored);
+    for (std::int64_t i = 0; i < held.size(); ++i) values[static_cast<std::size_t>(i)] = held.at(i);
+  }
+  for (const CompiledRegion& region : compiled.regions)
+    for (const ThreadProgram& program : region.chosen.programs) {
+      InterpreterInput io{{}, symbols, 7};
+      for (const KernelBuffer& b : program.buffers) io.buffers[b.name] = memory.at(region.tensors.at(b.name));
+      AICF_TRY([[maybe_unused]] const KernelCounts counts, interpret(program, io));
+      for (const KernelBuffer& b : program.buffers)
+        memory.at(region.tensors.at(b.name)) = std::move(io.buffers.at(b.name));
+    }
+  NamedTensors by_node;
+  for (const ProgramOutput& o : compiled.program.outputs) {
+    const BufferPlan& b = compiled.program.buffers[static_cast<std::size_t>(o.buffer)];
+    Tensor t(b.type, shapes.at(b.name));
+    for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, memory.at(b.name)[static_cast<std::size_t>(i)]);
+    by_node[o.name] = std::move(t);
+  }
+  NamedTensors out;
+  for (const auto& [output, node] : model.output_of) out[output] = by_node.at(node);
+  return out;
+}
+
+std::string unexplained(const Generated& generated, const Model& model, const CompiledModel& compiled) {
+  std::set<std::string> explained(model.folded.begin(), model.folded.end());
+  for (const CompiledRegion& r : compiled.regions) explained.insert(r.region.origin.begin(), r.region.origin.end());
+  std::set<std::string> needed(model.semantic.outputs.begin(), model.semantic.outputs.end());
+  for (auto node = model.semantic.nodes.rbegin(); node != model.semantic.nodes.rend(); ++node) {
+    if (std::ranges::none_of(node->outputs, [&](const std::string& t) { return needed.contains(t); })) continue;
+    needed.insert(node->inputs.begin(), node->inputs.end());
+    if (!explained.contains(node->name)) return fmt::format("'{}' is in no region and not folded", node->name);
+  }
+  for (const auto& [weights, product] : generated.sites) {
+    const auto both = [&](const std::vector<std::string>& nodes) {
+      return std::ranges::count(nodes, weights) > 0 && std::ranges::count(nodes, product) > 0;
+    };
+    const bool streamed =
+        std::ranges::any_of(compiled.regions, [&](const CompiledRegion& r) { return both(r.region.origin); });
+    const bool refused = std::ranges::any_of(compiled.refusals, [&](const Refusal& r) {
+      return !r.reason.empty() && (std::ranges::count(r.nodes, weights) > 0 || std::ranges::count(r.nodes, product) > 0);
+    });
+    if (!streamed && !refused) return fmt::format("'{}' and '{}' share no region, and no refusal says why", weights, product);
+  }
+  return {};
+}
+
+}  // namespace aicf::generate

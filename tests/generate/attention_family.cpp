@@ -45,7 +45,7 @@ class AttentionLike {
   Value memory_like(const std::string& name, const Value& scores, Data data, DType type);
   Value weights(const Value& scores);
   Value normalised(const Value& scores);
-  void finish(Value out, const Value& v);
+  void finish(Value out);
 
   Sketch& s_;
   int twist_;
@@ -198,8 +198,9 @@ Value AttentionLike::one_mask(const Value& scores) {
       const Value distance = s_.binary("Sub", s_.positions(scores, -1, DType::f32),
                                        s_.unsqueeze(s_.positions(scores, -2, DType::f32), 1));
       std::vector<double> slopes;
-      for (std::int64_t h = 0; h < heads_.size; ++h) slopes.push_back(std::pow(0.5, static_cast<double>(h + 1)));
-      Value slope = scores.rank() == 4 ? s_.constant({heads_.size, 1, 1}, slopes) : s_.constant(0.25);
+      const std::int64_t heads = scores.dim(-3).size;
+      for (std::int64_t h = 0; h < heads; ++h) slopes.push_back(std::pow(0.5, static_cast<double>(h + 1)));
+      const Value slope = s_.constant({heads, 1, 1}, slopes);
       return s_.binary("Add", scores, s_.binary("Mul", slope, distance));
     }
     case 4: {  // a table of relative positions
@@ -283,7 +284,7 @@ Value AttentionLike::normalised(const Value& scores) {
       return first ? s_.slice(all, -1, 1, INT64_MAX) : s_.slice(all, -1, 0, -1);
     }
     case 7: {  // one more term of the denominator
-      const Value sink = s_.chance(50) ? s_.constant(0.0) : s_.input("sink", {heads_, {}, {}}, Data::normal);
+      const Value sink = s_.chance(50) ? s_.constant(0.0) : s_.input("sink", {scores.dim(-3), {}, {}}, Data::normal);
       const Value m = s_.binary("Max", maximum(scores), sink);
       const Value w = s_.unary("Exp", s_.binary("Sub", scores, m));
       return s_.binary("Div", w, s_.binary("Add", total(w), s_.unary("Exp", s_.binary("Sub", sink, m))));
@@ -323,8 +324,7 @@ Value AttentionLike::weights(const Value& scores) {
   }
 }
 
-void AttentionLike::finish(Value out, const Value& v) {
-  if (twist_ == twice) out = s_.binary("Add", out, s_.reduce("ReduceMean", v, {-2}, true));
+void AttentionLike::finish(Value out) {
   if (s_.chance(50) && out.rank() == 4) {
     Value y = s_.transpose(out, {0, 2, 1, 3});
     const std::int64_t width = heads_.size * out.dim(-1).size;
@@ -345,10 +345,11 @@ void AttentionLike::build() {
   const bool symbolic = s_.chance(35);
   const auto dim = [&](std::int64_t n, const char* symbol) { return symbolic && s_.chance(70) ? Dim{n, symbol} : Dim{n}; };
   batch_ = dim(s_.any<std::int64_t>({1, 1, 2, 3}), "batch");
-  const std::int64_t groups = s_.any<std::int64_t>({1, 1, 2, 3}), per_group = s_.any<std::int64_t>({1, 1, 1, 2, 3});
-  heads_ = {groups * per_group};
+  const std::int64_t groups = s_.any<std::int64_t>({1, 1, 2, 3}), queries = s_.any<std::int64_t>({1, 1, 1, 2, 3});
   queries_ = dim(s_.size(17), "q");
   keys_ = dim(s_.chance(2) ? 0 : s_.size(33), "kv");
+  const std::int64_t per_group = keys_.size == 0 ? 1 : queries;  // a Reshape to 0 elements says nothing
+  heads_ = {groups * per_group};
   const std::int64_t width = s_.size(17), values = s_.size(17);
   nonfinite_values_ = s_.chance(20);
 
@@ -372,12 +373,13 @@ void AttentionLike::build() {
   else
     scores = s_.matmul(q, s_.swap_last(k));
   const Value raw = scores;
-  if (!grouped) scores = masked(scores);
+  scores = masked(scores);
   const Value p = weights(scores);
   Value out = s_.matmul(twist_ == transposed_weights && queries_.size == keys_.size ? s_.swap_last(p) : p, v);
   if (!normaliser_site_.name.empty() && twist_ < 0) s_.site(normaliser_site_, out);
+  if (twist_ == twice) out = s_.binary("Add", out, s_.reduce("ReduceMean", v, {-2}, true));
   if (grouped) out = s_.reshape(out, {out.dim(0), heads_, out.dim(3), out.dim(4)});
-  finish(out, v);
+  finish(out);
   if (s_.chance(8)) s_.output(raw);
   if (s_.chance(6)) s_.output(scores);
   if (s_.chance(8)) s_.output(p);

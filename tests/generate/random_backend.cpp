@@ -45,13 +45,24 @@ Result<std::vector<ChosenSchedule>> RandomBackend::choose_schedule(const Streami
   AICF_TRY(const std::vector<Schedule> last, enumerate_schedules(region, space, options.forced, options.size_hints));
   found.insert(found.end(), last.begin(), last.end());
   std::vector<ChosenSchedule> out;
+  Diagnostic last_failure;
   for (Schedule& s : found) {
     s.predicted.total = static_cast<double>(1 + random_() % 1000);
     s.predicted.limit = "chance";
-    out.push_back({{region, std::move(s)}, {}, {}});
+    ChosenSchedule chosen{{region, std::move(s)}, {}, {}};
+    const auto lowered = lower(chosen.scheduled);
+    if (!lowered) {
+      last_failure = lowered.error();
+      continue;
+    }
+    bool expands = true;
+    for (const Kernel& k : lowered->kernels)
+      if (const auto program = expand(k); !program) expands = false, last_failure = program.error();
+    if (!expands) continue;
+    out.push_back(std::move(chosen));
+    return out;
   }
-  if (out.empty()) return unsupported("no schedule fits", region.name);
-  return out;
+  return std::unexpected(last_failure);
 }
 
 std::string RandomBackend::emit(const ThreadProgram& program, const DeviceModel&) const {

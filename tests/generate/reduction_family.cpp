@@ -115,7 +115,7 @@ Value Reductions::program() {
 Value Reductions::known() {
   const Value x = s_.any(full_);
   const Value one = s_.constant(1.0), small = s_.constant(1e-5);
-  switch (s_.pick(14)) {
+  switch (s_.pick(x.rank() > 1 ? 14 : 12)) {
     case 0: {  // variance, normalised
       const Value d = sub(x, mean(x));
       return s_.binary("Div", d, s_.unary("Sqrt", s_.binary("Add", mean(mul(d, d)), small)));
@@ -151,45 +151,45 @@ Value Reductions::known() {
       const Value picked = s_.custom("GatherElements", {l, at}, dims, {{"axis", -1}});
       return s_.chance(50) ? picked : s_.reduce("ReduceSum", picked, {0}, s_.chance(50));
     }
-    case 7: {  // normalised, then a product
-      const Value r = s_.unary("Reciprocal", s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(x, x), {-1}, true), small)));
-      const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
-      return s_.matmul(mul(x, r), w);
-    }
-    case 8: {
-      const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
-      const Value y = s_.matmul(x, w);
-      const Value d = sub(y, s_.reduce("ReduceMean", y, {-1}, true));
-      return s_.binary("Div", d, s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(d, d), {-1}, true), small)));
-    }
-    case 9: {  // weighted spread
+    case 7: {  // weighted spread
       const Value p = s_.softmax(x, axes_.back());
       const auto total = [&](const Value& v) { return s_.reduce("ReduceSum", v, {axes_.back()}, true); };
       const Value y = s_.any(full_);
       const Value d = sub(y, total(mul(p, y)));
       return total(mul(p, mul(d, d)));
     }
-    case 10: {  // cosine of two
+    case 8: {  // cosine of two
       const Value y = other_view(x);
       return s_.binary("Div", sum(mul(x, y)), s_.binary("Add", mul(s_.unary("Sqrt", sum(mul(x, x))), s_.unary("Sqrt", sum(mul(y, y)))), small));
     }
-    case 11: {
+    case 9: {
       const Value d = sub(x, mean(x));
       return mean(mul(mul(d, d), d));
     }
-    case 12: {
+    case 10: {
       const Value c = s_.custom("CumSum", {x, s_.constant(static_cast<double>(s_.pick(x.rank())), DType::i64)}, x.dims);
       return s_.chance(50) ? c : sub(c, mean(c));
     }
-    default: {
+    case 11: {
       const Value d = s_.unary("Abs", sub(x, mean(x)));
       return s_.binary("Div", d, s_.binary("Add", top(d), small));
+    }
+    case 12: {  // normalised, then a product
+      const Value r = s_.unary("Reciprocal", s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(x, x), {-1}, true), small)));
+      const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
+      return s_.matmul(mul(x, r), w);
+    }
+    default: {
+      const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
+      const Value y = s_.matmul(x, w);
+      const Value d = sub(y, s_.reduce("ReduceMean", y, {-1}, true));
+      return s_.binary("Div", d, s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(d, d), {-1}, true), small)));
     }
   }
 }
 
 void Reductions::build() {
-  const bool symbolic = s_.chance(35), empty = s_.chance(2);
+  const bool empty = s_.chance(2), symbolic = !empty && s_.chance(35);
   static const char* symbols[] = {"rows", "n", "m", "k"};
   std::vector<Dim> dims;
   const int rank = 1 + s_.pick(4);

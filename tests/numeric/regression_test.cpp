@@ -32,6 +32,14 @@ o = MatMul(Softmax(Neg(ReduceSum(Mul(d, d), [-1], keepdims=0))), V)
     {"empty_product", R"(g(Q: f32[2, 3, 0], K: f32[2, 5, 0], V: f32[2, 5, 8]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), V)
 )"},
+    // Axes without elements: what is reduced over them was read all the same, or no schedule held it.
+    {"logarithm_of_an_empty_sum", R"(g(x: f32[1, 1, 0, 2]) -> o
+o = ReduceLogSumExp(x, [2, 3], keepdims=1)
+)"},
+    {"weights_of_no_keys", R"(g(s: f32[2, 3, 11, 0], v: f32[2, 3, 0, 4], scale: f32[2, 3, 0, 1]) -> o, p
+p = Exp(LogSoftmax(s, axis=-1))
+o = MatMul(p, Mul(v, scale))
+)"},
     // A vector read from workgroup memory kept only the words that were used.
     {"columns_63", R"(g(Q: f32[1, 2, 33, 63], K: f32[1, 2, 37, 63], V: f32[1, 2, 37, 63]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)

@@ -287,7 +287,7 @@ std::vector<std::string> PassStates::reduced_over(const Term& t) const {
   std::vector<std::string> over = others(*current_);
   std::vector<std::string> keep = kept(t, over);
   if (t.exp_x) {
-    if (auto found = existing_maximum(t.exp_x)) {
+    if (auto found = existing_maximum(part_of(t.exp_x).first)) {
       for (const std::string& a : own_axes_.at(found->first)) {
         if (has(over, a)) keep.push_back(a);
       }

@@ -141,7 +141,10 @@ Value AttentionLike::memory_like(const std::string& name, const Value& scores, D
   std::vector<Dim> dims;
   const int rank = scores.rank();
   const int first = s_.pick(rank);
-  for (int d = first; d < rank; ++d) dims.push_back(s_.chance(d + 2 < rank ? 60 : 15) ? Dim{} : scores.dim(d));
+  for (int d = first; d < rank; ++d)
+    dims.push_back(s_.chance(d + 2 < rank ? 60 : 15) ? Dim{} : scores.dim(d));
+  for (Dim& d : dims)
+    if (d.symbol == "?") d.symbol = name + "_" + std::to_string(&d - dims.data());
   return s_.input(name, dims, data, type);
 }
 
@@ -278,6 +281,8 @@ Value AttentionLike::normalised(const Value& scores) {
     case 6: {  // a sink: one more score per head, dropped after the softmax
       std::vector<Dim> dims = scores.dims;
       dims.back() = {};
+      for (Dim& d : dims)
+        if (d.symbol == "?") d.symbol = "sink_" + std::to_string(&d - dims.data());
       const Value sink = s_.input("sink", dims, Data::normal);
       const bool first = s_.chance(50);
       const Value all = s_.softmax(first ? s_.concat({sink, scores}, -1) : s_.concat({scores, sink}, -1), -1);
@@ -376,7 +381,7 @@ void AttentionLike::build() {
   scores = masked(scores);
   const Value p = weights(scores);
   Value out = s_.matmul(twist_ == transposed_weights && queries_.size == keys_.size ? s_.swap_last(p) : p, v);
-  if (!normaliser_site_.name.empty() && twist_ < 0) s_.site(normaliser_site_, out);
+  if (!normaliser_site_.name.empty() && twist_ < 0 && keys_.size > 0) s_.site(normaliser_site_, out);
   if (twist_ == twice) out = s_.binary("Add", out, s_.reduce("ReduceMean", v, {-2}, true));
   if (grouped) out = s_.reshape(out, {out.dim(0), heads_, out.dim(3), out.dim(4)});
   finish(out);

@@ -78,7 +78,7 @@ std::string fault(const Generated& g, Runner& runner, bool fuse, Tally* tally) {
     if (const std::string why = unexplained(g, *model, *compiled); !why.empty()) return "unexplained: " + why;
   const auto actual = runner.run(*model, *compiled, g.inputs, *symbols);
   if (!actual) return "failed: " + actual.error().text();
-  return difference(*actual, *expected);
+  return difference(*actual, *expected, has_infinite_powers(*compiled, g.inputs));
 }
 
 /// The smallest graph found that has a fault of the same kind; sizes are fixed in it.

@@ -15,8 +15,8 @@ namespace aicf::generate {
 ///
 /// Each element's uncertainty is measured by Monte Carlo arithmetic: the graph is evaluated again with the result of every
 /// inexact operation, inside bodies too, changed by a random relative amount of at most 2^-20 (eight ulps of f32). Where
-/// the graph's own f32 operations would leave the range (overflow to infinity, underflow to 0) and that changes an element
-/// to or from NaN or infinity, the element is undetermined.
+/// the graph's own operations in f32 would leave its range (overflow to infinity, underflow to 0), or an exponential that of
+/// f64, and that changes an element to or from NaN or infinity, the element is undetermined.
 struct Reference {
   NamedTensors values;               ///< f64, by output name
   NamedTensors uncertainty;          ///< f64; NaN where undetermined
@@ -25,8 +25,11 @@ struct Reference {
 Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols);
 
 /// "" when `actual` is right: NaN and infinities at the same places, else
-/// |error| ≤ 1e-5 + 1e-4 |expected| + 4 · uncertainty. Otherwise the worst element.
-std::string difference(const NamedTensors& actual, const Reference& expected);
+/// |error| ≤ 1e-5 + 1e-4 |expected| + 4 · uncertainty. Otherwise the worst element. `infinite_powers`: NaN for infinity is
+/// right too, since a sum of powers is kept about a centre and a row holds infinities (a documented limit of that law).
+std::string difference(const NamedTensors& actual, const Reference& expected, bool infinite_powers);
+/// Whether that limit concerns a plan on these inputs.
+bool has_infinite_powers(const CompiledModel& compiled, const NamedTensors& inputs);
 
 /// Runs a model compiled without binaries on the kernel interpreter.
 Result<NamedTensors> interpret(const Model& model, const CompiledModel& compiled, const NamedTensors& inputs,

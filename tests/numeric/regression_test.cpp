@@ -40,6 +40,12 @@ o = ReduceLogSumExp(x, [2, 3], keepdims=1)
 p = Exp(LogSoftmax(s, axis=-1))
 o = MatMul(p, Mul(v, scale))
 )"},
+    // Exponents of a product of weights were added up, and twice the lowest float is -inf.
+    {"squares_of_masked_weights", R"(g(x: f32[3, 37], gate: f32[3, 37]) -> o
+lowest: f32 = -3.4028234663852886e38
+p = Mul(Softmax(Where(Greater(x, 1.9), x, lowest)), gate)
+o = Mul(p, ReduceSum(Mul(p, p), [1]))
+)"},
     // A vector read from workgroup memory kept only the words that were used.
     {"columns_63", R"(g(Q: f32[1, 2, 33, 63], K: f32[1, 2, 37, 63], V: f32[1, 2, 37, 63]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)

@@ -78,7 +78,7 @@ std::string fault(const Generated& g, Runner& runner, bool fuse, Tally* tally) {
     if (const std::string why = unexplained(g, *model, *compiled); !why.empty()) return "unexplained: " + why;
   const auto actual = runner.run(*model, *compiled, g.inputs, *symbols);
   if (!actual) return "failed: " + actual.error().text();
-  return difference(*actual, *expected, has_infinite_powers(*compiled, g.inputs));
+  return difference(*actual, *expected, fuse && g.infinite_data);
 }
 
 /// The smallest graph found that has a fault of the same kind; sizes are fixed in it.
@@ -90,14 +90,14 @@ std::string reduced_text(const Generated& g, Runner& runner, bool fuse, const st
     input.shape.assign(shape.begin(), shape.end());
   }
   const auto fails = [&](const command::Repro& r) {
-    Generated part{g.family, g.seed, g.index, r.graph, r.inputs, {}, {}};
+    Generated part{g.family, g.seed, g.index, r.graph, r.inputs, {}, {}, g.infinite_data};
     const std::string found = fault(part, runner, fuse, nullptr);
     const bool refusal = found.starts_with("refused") || found.starts_with("no reference");
     return !found.empty() && (how == "refused:" ? found.starts_with("refused") : !refusal);
   };
   if (how == "unexplained:" || !fails(start)) return {};
   const command::Repro least = command::reduced(start, fails);
-  Generated part{g.family, g.seed, g.index, least.graph, least.inputs, {}, {}};
+  Generated part{g.family, g.seed, g.index, least.graph, least.inputs, {}, {}, g.infinite_data};
   std::string out = fmt::format("reduced to (seed {} index {}): {}\n{}", g.seed, g.index,
                                 fault(part, runner, fuse, nullptr), to_string(least.graph));
   if (const char* folder = std::getenv("AICF_GENERATED_REPRO")) {
@@ -110,6 +110,7 @@ std::string reduced_text(const Generated& g, Runner& runner, bool fuse, const st
 /// Runs graph `index` on `runner`, both plans.
 void check(std::uint64_t seed, std::uint64_t index, Runner& runner, Tally* tally) {
   const Generated g = generate(seed, index);
+  if (std::getenv("AICF_GENERATED_TRACE")) fmt::print(stderr, "graph {}\n{}", index, to_string(g.graph));
   for (const bool fuse : {true, false}) {
     const std::string found = fault(g, runner, fuse, tally);
     if (found.empty()) continue;

@@ -62,6 +62,8 @@ Value Sketch::input(const std::string& name, std::vector<Dim> dims, numeric::Dat
   }
   builder_.input(name, type, sizes);
   made_.inputs[name] = numeric::make(data, type, shape, static_cast<unsigned>(random_()));
+  made_.infinite_data |= data == numeric::Data::infinity || data == numeric::Data::minus_infinity ||
+                         data == numeric::Data::minus_infinity_rows;
   return {name, std::move(dims), type};
 }
 

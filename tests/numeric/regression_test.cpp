@@ -66,6 +66,26 @@ y = NegativeLogLikelihoodLoss(x, labels)
 t1 = MatMul(Q, Transpose(K, perm=[0, 2, 1]))
 o = MatMul(Sub(t1, ReduceMean(t1, [1, 2])), V)
 )"},
+    // A part of a sum had the name of the sum of a part.
+    {"squares_of_two_axes", R"(g(x: f32[2, 9, 5, 9]) -> o
+o = ReduceSumSquare(Sub(x, ReduceMean(x, [3])), [1, 3])
+)"},
+    {"values_named_after_parts", R"(g(x: f32[2, 9, 5], x_first: f32[2, 9, 5]) -> o
+x_old = ReduceMean(x, [2])
+x_stage = Sub(x, x_old)
+x_part = Mul(x_stage, x_first)
+o_tile = ReduceMean(Mul(x_part, x_stage), [2])
+o = Sub(o_tile, x_old)
+)"},
+    // Index and pivot of what a Concat reads from one part were read at places of the other part too.
+    {"table_beside_a_column", R"(g(at: i64[4, 1], x: f32[2, 4, 1], table: f32[5], sink: f32[2, 4, 1]) -> o
+o = Concat(Add(x, Gather(table, at)), sink, axis=-1)
+)"},
+    {"squares_of_a_rotated_row", R"(g(x: f32[2, 7], y: f32[2, 7]) -> o
+d = Sub(x, ReduceL1(y, [1]))
+s = Mul(d, d)
+o = ReduceMean(Concat(Slice(s, [3], [7], [1]), Slice(s, [0], [3], [1]), axis=1), [1])
+)"},
     // The largest of values whose own maximum varies along a reduced axis.
     {"two_axes", R"(g(x: f32[2, 5, 7]) -> o
 o = ReduceLogSumExp(Softmax(x), [1, 2])

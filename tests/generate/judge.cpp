@@ -218,6 +218,11 @@ std::string unexplained(const Generated& generated, const Model& model, const Co
     const auto both = [&](const std::vector<std::string>& nodes) {
       return std::ranges::count(nodes, weights) > 0 && std::ranges::count(nodes, product) > 0;
     };
+    // What a mask left nothing of reads nothing.
+    if (std::ranges::all_of(compiled.regions, [&](const CompiledRegion& r) {
+          return std::ranges::count(r.region.origin, weights) == 0 || r.region.inputs.empty();
+        }))
+      continue;
     const bool streamed =
         std::ranges::any_of(compiled.regions, [&](const CompiledRegion& r) { return both(r.region.origin); });
     const std::set<std::string> path = between(model.semantic, weights, product);

@@ -70,12 +70,10 @@ o = MatMul(Sub(t1, ReduceMean(t1, [1, 2])), V)
     {"squares_of_two_axes", R"(g(x: f32[2, 9, 5, 9]) -> o
 o = ReduceSumSquare(Sub(x, ReduceMean(x, [3])), [1, 3])
 )"},
-    {"values_named_after_parts", R"(g(x: f32[2, 9, 5], x_first: f32[2, 9, 5]) -> o
-x_old = ReduceMean(x, [2])
-x_stage = Sub(x, x_old)
-x_part = Mul(x_stage, x_first)
-o_tile = ReduceMean(Mul(x_part, x_stage), [2])
-o = Sub(o_tile, x_old)
+    // An exponent without a part of the streamed axis was lost.
+    {"exponents_of_sums", R"(g(x: f32[3, 9], v: f32[3, 9]) -> o
+w = Exp(Sub(Expand(0.5, [3, 9]), ReduceMean(x, [1])))
+o = ReduceSum(Mul(w, v), [1])
 )"},
     // Index and pivot of what a Concat reads from one part were read at places of the other part too.
     {"table_beside_a_column", R"(g(at: i64[4, 1], x: f32[2, 4, 1], table: f32[5], sink: f32[2, 4, 1]) -> o

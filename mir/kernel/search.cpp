@@ -152,6 +152,7 @@ class Enumerator {
  private:
   void consider(const Schedule& s);
   void with_lanes(const std::string& lane_axis);
+  void hold_less(Schedule& s) const;
   bool vectorizable(const TileDecl& t, const std::string& axis) const;
   void plan_tiles(Schedule& s, Delivery delivery) const;
   double registers(const Schedule& s) const;
@@ -168,6 +169,7 @@ class Enumerator {
   std::string stream_;
   std::vector<const TileDecl*> tiles_;
   std::vector<std::string> held_;
+  bool element_held_ = false;  // nothing fits with these axes held whole
   std::vector<std::pair<double, Schedule>> found_;
   std::map<std::string, std::string> forced_;
 };
@@ -408,9 +410,19 @@ void Enumerator::with_lanes(const std::string& lane_axis) {
                 s.axes[h].factors = {{Level::reg, 8}};
               }
             }
+            if (element_held_) hold_less(s);
             consider(s);
           }
     }
+}
+
+// Axes that are neither streamed nor of the grid, held element by element from the outermost on until the registers do.
+void Enumerator::hold_less(Schedule& s) const {
+  for (const std::string& h : held_) {
+    plan_tiles(s, Delivery::registers);
+    if (registers(s) <= space_.register_budget) return;
+    s.axes[h].factors = {{Level::reg, 1}};
+  }
 }
 
 std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& forced) {
@@ -423,6 +435,10 @@ std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& 
   if (auto it = forced.find("lanes"); it != forced.end()) lane_axes = {it->second};
   if (lane_axes.empty() && !region_.parallel.empty()) lane_axes.push_back(region_.parallel.back());
   for (const std::string& a : lane_axes) with_lanes(a);
+  if (found_.empty() && !held_.empty()) {
+    element_held_ = true;
+    for (const std::string& a : lane_axes) with_lanes(a);
+  }
   if (lane_axes.empty()) {  // a scalar region
     Schedule s;
     s.subgroup_size = space_.subgroup_size;

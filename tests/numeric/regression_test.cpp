@@ -84,6 +84,11 @@ d = Sub(x, ReduceL1(y, [1]))
 s = Mul(d, d)
 o = ReduceMean(Concat(Slice(s, [3], [7], [1]), Slice(s, [0], [3], [1]), axis=1), [1])
 )"},
+    // No schedule held what one step of a sum over several axes reads.
+    {"sum_of_everything", R"(g(x: f32[15, 15, 2, 14], y: f32[7, 9, 11, 3, 5]) -> o, m
+o = ReduceSum(x, [0, 1, 2, 3], keepdims=0)
+m = ReduceMax(y, [0, 1, 2, 3], keepdims=0)
+)"},
     // The largest of values whose own maximum varies along a reduced axis.
     {"two_axes", R"(g(x: f32[2, 5, 7]) -> o
 o = ReduceLogSumExp(Softmax(x), [1, 2])

@@ -474,8 +474,8 @@ Result<LoweredRegion> Lowering::run_split() {
     write.index = index;
     write.shape = shape;
     store(kernel_.body, write);
-    TileDecl read{
-        own(d.name + "_part"), d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step, Residency::subgroup_register};
+    TileDecl read{own(d.name + "_part"),       d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step,
+                  Residency::subgroup_register};
     read.index[0] = Expr::symbol("part");
     reads.push_back(read);
   }

@@ -116,9 +116,9 @@ class PassStates {
     Expr x, canonical;
     std::vector<std::string> over;
     std::string maximum;  // state
-    int times = 1;        // x is so many equal parts, and the maximum is of one part: the whole may overflow where exp(x) of
-                          // the graph, a product of exponentials, does not
-    Expr offset;          // part - (what the maximum is of), constant; may be empty
+    int times = 1;  // x is so many equal parts, and the maximum is of one part: the whole may overflow where exp(x) of
+                    // the graph, a product of exponentials, does not
+    Expr offset;    // part - (what the maximum is of), constant; may be empty
     bool shared = false;  // the maximum is a result of the region
     bool always = true;   // every element meets exp(x - m) in some state
     std::string name;

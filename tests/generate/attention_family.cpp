@@ -141,8 +141,7 @@ Value AttentionLike::memory_like(const std::string& name, const Value& scores, D
   std::vector<Dim> dims;
   const int rank = scores.rank();
   const int first = s_.pick(rank);
-  for (int d = first; d < rank; ++d)
-    dims.push_back(s_.chance(d + 2 < rank ? 60 : 15) ? Dim{} : scores.dim(d));
+  for (int d = first; d < rank; ++d) dims.push_back(s_.chance(d + 2 < rank ? 60 : 15) ? Dim{} : scores.dim(d));
   for (Dim& d : dims)
     if (d.symbol == "?") d.symbol = name + "_" + std::to_string(&d - dims.data());
   return s_.input(name, dims, data, type);
@@ -187,19 +186,23 @@ Value AttentionLike::index_mask(const Value& scores) {
 
 Value AttentionLike::one_mask(const Value& scores) {
   const std::string name = "mask_" + std::to_string(++masks_);
-  const auto lowest = [&] { return s_.constant(s_.any<double>({-INFINITY, -INFINITY, -1e9, -3.4028234663852886e38, -10000.0})); };
+  const auto lowest = [&] {
+    return s_.constant(s_.any<double>({-INFINITY, -INFINITY, -1e9, -3.4028234663852886e38, -10000.0}));
+  };
   switch (s_.pick(9)) {
     case 0:
-      return s_.binary("Add", scores, memory_like(name, scores, s_.any({Data::mask, Data::mask_rows, Data::normal}), DType::f32));
+      return s_.binary("Add", scores,
+                       memory_like(name, scores, s_.any({Data::mask, Data::mask_rows, Data::normal}), DType::f32));
     case 1: {
-      const Value keep = memory_like(name, scores, s_.any({Data::keep, Data::keep, Data::keep_rows, Data::keep_last}), DType::boolean);
+      const Value keep =
+          memory_like(name, scores, s_.any({Data::keep, Data::keep, Data::keep_rows, Data::keep_last}), DType::boolean);
       return s_.where(keep, scores, lowest());
     }
     case 2:
       return s_.binary("Mul", scores, memory_like(name, scores, Data::normal, DType::f32));
     case 3: {  // ALiBi
-      const Value distance = s_.binary("Sub", s_.positions(scores, -1, DType::f32),
-                                       s_.unsqueeze(s_.positions(scores, -2, DType::f32), 1));
+      const Value distance =
+          s_.binary("Sub", s_.positions(scores, -1, DType::f32), s_.unsqueeze(s_.positions(scores, -2, DType::f32), 1));
       std::vector<double> slopes;
       const std::int64_t heads = scores.dim(-3).size;
       for (std::int64_t h = 0; h < heads; ++h) slopes.push_back(std::pow(0.5, static_cast<double>(h + 1)));
@@ -274,7 +277,8 @@ Value AttentionLike::normalised(const Value& scores) {
       return s_.unary("Relu", scores);
     case 4: {
       const Value r = s_.unary("Relu", scores);
-      return s_.binary("Div", s_.binary("Mul", r, r), s_.binary("Add", total(s_.binary("Mul", r, r)), s_.constant(1e-3)));
+      return s_.binary("Div", s_.binary("Mul", r, r),
+                       s_.binary("Add", total(s_.binary("Mul", r, r)), s_.constant(1e-3)));
     }
     case 5:
       return s_.unary("Exp", s_.softmax(scores, -1, "LogSoftmax"));
@@ -348,7 +352,9 @@ void AttentionLike::finish(Value out) {
 void AttentionLike::build() {
   wild_ = s_.chance(30);
   const bool symbolic = s_.chance(35);
-  const auto dim = [&](std::int64_t n, const char* symbol) { return symbolic && s_.chance(70) ? Dim{n, symbol} : Dim{n}; };
+  const auto dim = [&](std::int64_t n, const char* symbol) {
+    return symbolic && s_.chance(70) ? Dim{n, symbol} : Dim{n};
+  };
   batch_ = dim(s_.any<std::int64_t>({1, 1, 2, 3}), "batch");
   const std::int64_t groups = s_.any<std::int64_t>({1, 1, 2, 3}), queries = s_.any<std::int64_t>({1, 1, 1, 2, 3});
   queries_ = dim(s_.size(17), "q");
@@ -388,7 +394,8 @@ void AttentionLike::build() {
   if (s_.chance(8)) s_.output(raw);
   if (s_.chance(6)) s_.output(scores);
   if (s_.chance(8)) s_.output(p);
-  if (s_.chance(8)) s_.output(s_.reduce(s_.any({"ReduceLogSumExp", "ReduceMax", "ReduceSum"}), scores, {-1}, s_.chance(50)));
+  if (s_.chance(8))
+    s_.output(s_.reduce(s_.any({"ReduceLogSumExp", "ReduceMax", "ReduceSum"}), scores, {-1}, s_.chance(50)));
 }
 
 }  // namespace

@@ -26,8 +26,8 @@ struct Generated {
   NamedTensors inputs;
   /// A Softmax (or the division that ends one written out) and the product with values that follows it, by tensor name.
   std::vector<std::pair<std::string, std::string>> sites;
-  std::string data = {};         ///< what is special in the inputs, for messages
-  bool infinite_data = false;    ///< an infinity in what is no mask
+  std::string data = {};       ///< what is special in the inputs, for messages
+  bool infinite_data = false;  ///< an infinity in what is no mask
 };
 
 /// Families take turns by index.

@@ -108,8 +108,8 @@ void check(std::uint64_t seed, std::uint64_t index, Runner& runner, Tally* tally
   for (const bool fuse : {true, false}) {
     const std::string found = fault(g, runner, fuse, tally);
     if (found.empty()) continue;
-    ADD_FAILURE() << fmt::format("AICF_GENERATED_SEED={} AICF_GENERATED_INDEX={} ({}), {} on {}: {}\n", seed, index, name(g.family),
-                                 fuse ? "fused" : "unfused", runner.name, found)
+    ADD_FAILURE() << fmt::format("AICF_GENERATED_SEED={} AICF_GENERATED_INDEX={} ({}), {} on {}: {}\n", seed, index,
+                                 name(g.family), fuse ? "fused" : "unfused", runner.name, found)
                   << (g.data.empty() ? "" : "inputs: " + g.data + "\n") << to_string(g.graph)
                   << reduced_text(g, runner, fuse, found);
     return;

@@ -22,9 +22,9 @@ constexpr double far = 1e30;  // factors that a sum leaves out keep 8 digits of 
 enum class Arithmetic { perturbed, narrow, wide };
 
 bool inexact(Op op) {
-  static const std::set<Op> exact{Op::constant, Op::symbol, Op::axis, Op::load,  Op::value, Op::neg,  Op::abs,
-                                  Op::sign,     Op::floor,  Op::ceil, Op::round_even, Op::cast, Op::min,
-                                  Op::max,      Op::minnum, Op::maxnum, Op::select};
+  static const std::set<Op> exact{Op::constant, Op::symbol, Op::axis,   Op::load,   Op::value,      Op::neg,
+                                  Op::abs,      Op::sign,   Op::floor,  Op::ceil,   Op::round_even, Op::cast,
+                                  Op::min,      Op::max,    Op::minnum, Op::maxnum, Op::select};
   return !exact.contains(op);
 }
 
@@ -68,11 +68,11 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
         return Expr::select(logical_or(less(constant(far), y), less(y, constant(-largest))),
                             Expr::unary(Op::sign, y) * constant(INFINITY), whole);
       }
-      // An element of a tensor changes alike wherever it is read.
+      // Each use of a sum changes on its own: plans may compute it again in another order.
       const bool is_load = e.op() == Op::load;
-      const auto source = static_cast<std::uint64_t>(is_load ? graph.node(e.name()).id : id);
       const std::vector<Expr> place = is_load ? std::vector<Expr>(e.args().begin(), e.args().end()) : here;
-      const Expr n = Expr::cast(noise(place, seed * 7919 + source * 104729 + (is_load ? 0 : ++number * 31)), e.type());
+      const std::uint64_t which = seed * 7919 + static_cast<std::uint64_t>(id) * 104729 + ++number * 31;
+      const Expr n = Expr::cast(noise(place, which), e.type());
       return e * (constant(1) + constant(perturbation) * n);
     };
     const auto is_sum = [](const Node& n) { return n.reduce == ReduceOp::sum || n.reduce == ReduceOp::prod; };
@@ -98,8 +98,8 @@ Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, c
   AICF_TRY(out.values, numeric::reference(model, inputs, symbols));
   for (const auto& [name, value] : out.values) out.uncertainty[name] = Tensor(DType::f64, value.shape());
   std::uint64_t seed = 0;
-  for (const Arithmetic how : {Arithmetic::perturbed, Arithmetic::perturbed, Arithmetic::perturbed, Arithmetic::narrow,
-                               Arithmetic::wide}) {
+  for (const Arithmetic how :
+       {Arithmetic::perturbed, Arithmetic::perturbed, Arithmetic::perturbed, Arithmetic::narrow, Arithmetic::wide}) {
     AICF_TRY(const NamedTensors values,
              evaluate_graph(changed(model.graph, ++seed, how), model.constants, inputs, symbols));
     for (const auto& [name, node] : model.output_of) {
@@ -108,7 +108,8 @@ Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, c
       for (std::int64_t i = 0; i < base.size(); ++i) {
         const double x = base.at(i), y = changed.at(i);
         if (kind(x) != kind(y)) uncertainty.set(i, nan);
-        if (kind(x) == 0 && !std::isnan(uncertainty.at(i))) uncertainty.set(i, std::max(uncertainty.at(i), std::fabs(x - y)));
+        if (kind(x) == 0 && !std::isnan(uncertainty.at(i)))
+          uncertainty.set(i, std::max(uncertainty.at(i), std::fabs(x - y)));
       }
     }
   }
@@ -162,9 +163,10 @@ Result<NamedTensors> interpret(const Model& model, const CompiledModel& compiled
     }
     std::vector<double>& values = memory[b.name];
     values.assign(static_cast<std::size_t>(elements), -12345);  // nothing right
-    const Tensor* from = b.kind == BufferPlan::Kind::input      ? &inputs.at(b.name)
-                         : b.kind == BufferPlan::Kind::constant ? &compiled.program.constants[static_cast<std::size_t>(b.constant)]
-                                                                : nullptr;
+    const Tensor* from = b.kind == BufferPlan::Kind::input ? &inputs.at(b.name)
+                         : b.kind == BufferPlan::Kind::constant
+                             ? &compiled.program.constants[static_cast<std::size_t>(b.constant)]
+                             : nullptr;
     if (!from) continue;
     AICF_TRY(const std::vector<std::byte> stored, to_device(b.name, *from));
     const Tensor held = from_device(b.type, from->shape(), stored);
@@ -229,7 +231,8 @@ std::string unexplained(const Generated& generated, const Model& model, const Co
     const bool refused = std::ranges::any_of(compiled.refusals, [&](const Refusal& r) {
       return !r.reason.empty() && std::ranges::any_of(r.nodes, [&](const std::string& n) { return path.contains(n); });
     });
-    if (!streamed && !refused) return fmt::format("'{}' and '{}' share no region, and no refusal says why", weights, product);
+    if (!streamed && !refused)
+      return fmt::format("'{}' and '{}' share no region, and no refusal says why", weights, product);
   }
   return {};
 }

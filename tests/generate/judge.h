@@ -18,8 +18,8 @@ namespace aicf::generate {
 /// the graph's own operations in f32 would leave its range (overflow to infinity, underflow to 0), or an exponential that of
 /// f64, and that changes an element to or from NaN or infinity, the element is undetermined.
 struct Reference {
-  NamedTensors values;               ///< f64, by output name
-  NamedTensors uncertainty;          ///< f64; NaN where undetermined
+  NamedTensors values;                                       ///< f64, by output name
+  NamedTensors uncertainty;                                  ///< f64; NaN where undetermined
   std::int64_t elements = 0, undetermined = 0, widened = 0;  ///< widened: allowed more than 3 times the plain tolerance
 };
 Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols);

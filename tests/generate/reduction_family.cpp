@@ -84,8 +84,8 @@ Value Reductions::elementwise(const Value& a) {
 }
 
 Value Reductions::reduced(const Value& x) {
-  static const std::vector<std::string> ops{"ReduceSum", "ReduceSum",       "ReduceMean", "ReduceMean",
-                                            "ReduceMax", "ReduceMin",       "ReduceL1",   "ReduceL2",
+  static const std::vector<std::string> ops{"ReduceSum", "ReduceSum",       "ReduceMean",     "ReduceMean",
+                                            "ReduceMax", "ReduceMin",       "ReduceL1",       "ReduceL2",
                                             "ReduceMax", "ReduceSumSquare", "ReduceLogSumExp"};
   if (!s_.chance(twisted_ ? 35 : 8)) return s_.reduce(s_.any(ops), x, axes_, true);
   std::vector<int> others;  // other axes than the graph's usual ones
@@ -126,7 +126,8 @@ Value Reductions::known() {
     }
     case 2: {
       const Value p = s_.softmax(x, axes_.back());
-      return s_.unary("Neg", s_.reduce("ReduceSum", mul(p, s_.softmax(x, axes_.back(), "LogSoftmax")), {axes_.back()}, s_.chance(50)));
+      return s_.unary("Neg", s_.reduce("ReduceSum", mul(p, s_.softmax(x, axes_.back(), "LogSoftmax")), {axes_.back()},
+                                       s_.chance(50)));
     }
     case 3: {
       const Value m = top(x);
@@ -160,7 +161,9 @@ Value Reductions::known() {
     }
     case 8: {  // cosine of two
       const Value y = other_view(x);
-      return s_.binary("Div", sum(mul(x, y)), s_.binary("Add", mul(s_.unary("Sqrt", sum(mul(x, x))), s_.unary("Sqrt", sum(mul(y, y)))), small));
+      return s_.binary(
+          "Div", sum(mul(x, y)),
+          s_.binary("Add", mul(s_.unary("Sqrt", sum(mul(x, x))), s_.unary("Sqrt", sum(mul(y, y)))), small));
     }
     case 9: {
       const Value d = sub(x, mean(x));
@@ -175,7 +178,8 @@ Value Reductions::known() {
       return s_.binary("Div", d, s_.binary("Add", top(d), small));
     }
     case 12: {  // normalised, then a product
-      const Value r = s_.unary("Reciprocal", s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(x, x), {-1}, true), small)));
+      const Value r = s_.unary(
+          "Reciprocal", s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(x, x), {-1}, true), small)));
       const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
       return s_.matmul(mul(x, r), w);
     }
@@ -183,7 +187,8 @@ Value Reductions::known() {
       const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
       const Value y = s_.matmul(x, w);
       const Value d = sub(y, s_.reduce("ReduceMean", y, {-1}, true));
-      return s_.binary("Div", d, s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(d, d), {-1}, true), small)));
+      return s_.binary("Div", d,
+                       s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(d, d), {-1}, true), small)));
     }
   }
 }
@@ -202,10 +207,10 @@ void Reductions::build() {
     left = std::max<std::int64_t>(1, left / std::max<std::int64_t>(1, dim.size));
     dims.push_back(dim);
   }
-  const Data data = s_.chance(70) ? Data::normal
-                                  : s_.any({Data::close, Data::ascending, Data::descending, Data::offset, Data::wide,
-                                            Data::constant, Data::zeros, Data::nan, Data::infinity, Data::minus_infinity,
-                                            Data::minus_infinity_rows});
+  const Data data =
+      s_.chance(70) ? Data::normal
+                    : s_.any({Data::close, Data::ascending, Data::descending, Data::offset, Data::wide, Data::constant,
+                              Data::zeros, Data::nan, Data::infinity, Data::minus_infinity, Data::minus_infinity_rows});
   if (data != Data::normal) s_.note("data " + std::to_string(static_cast<int>(data)));
   x_ = s_.input("x", dims, data);
   full_.push_back(x_);

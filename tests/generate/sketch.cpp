@@ -93,9 +93,9 @@ Value Sketch::positions(const Value& like, int axis, DType type) {
     out = constant({d.size}, values, DType::i64);
   } else {
     const std::string size = builder_.add(
-        "Gather",
-        {builder_.add("Shape", {like.name}), builder_.scalar(DType::i64, from_front(axis, like.rank()))});
-    out = {builder_.add("Range", {builder_.scalar(DType::i64, 0), size, builder_.scalar(DType::i64, 1)}), {d}, DType::i64};
+        "Gather", {builder_.add("Shape", {like.name}), builder_.scalar(DType::i64, from_front(axis, like.rank()))});
+    out = {
+        builder_.add("Range", {builder_.scalar(DType::i64, 0), size, builder_.scalar(DType::i64, 1)}), {d}, DType::i64};
   }
   return type == DType::i64 ? out : cast(out, type);
 }
@@ -122,8 +122,8 @@ Value Sketch::binary(const std::string& op, const Value& a, const Value& b) {
 }
 
 Value Sketch::where(const Value& condition, const Value& a, const Value& b) {
-  return {builder_.add("Where", {condition.name, a.name, b.name}),
-          broadcast(condition.dims, broadcast(a.dims, b.dims)), a.type};
+  return {builder_.add("Where", {condition.name, a.name, b.name}), broadcast(condition.dims, broadcast(a.dims, b.dims)),
+          a.type};
 }
 
 Value Sketch::cast(const Value& x, DType type) {
@@ -187,7 +187,8 @@ Value Sketch::slice(const Value& x, int axis, std::int64_t begin, std::int64_t e
   const std::int64_t n = std::max<std::int64_t>(0, place(end) - place(begin));
   if (!d.symbol.empty()) d.symbol = "?";
   d.size = n;
-  out.name = builder_.add("Slice", {x.name, builder_.integers({begin}), builder_.integers({end}), builder_.integers({axis})});
+  out.name =
+      builder_.add("Slice", {x.name, builder_.integers({begin}), builder_.integers({end}), builder_.integers({axis})});
   return out;
 }
 

@@ -70,6 +70,12 @@ o = MatMul(Sub(t1, ReduceMean(t1, [1, 2])), V)
     {"squares_of_two_axes", R"(g(x: f32[2, 9, 5, 9]) -> o
 o = ReduceSumSquare(Sub(x, ReduceMean(x, [3])), [1, 3])
 )"},
+    // Keys whose weight is 0 / 0 were left out as masked.
+    {"masked_shares_of_themselves", R"(g(s: f32[1, 2, 9], v: f32[2, 9, 3]) -> o
+at = Range(0, 9, 1)
+e = Exp(Where(LessOrEqual(at, 1), s, [-inf]))
+o = MatMul(Div(e, ReduceSum(e, [0])), v)
+)"},
     // An exponent without a part of the streamed axis was lost.
     {"exponents_of_sums", R"(g(x: f32[3, 9], v: f32[3, 9]) -> o
 w = Exp(Sub(Expand(0.5, [3, 9]), ReduceMean(x, [1])))

@@ -356,7 +356,8 @@ std::vector<std::string> Assembler::parallel_axes() const {
     bool parallel = a.name != problem_.axis();
     for (const Statement& s : problem_.region().statements) {
       parallel &= !has(s.over, a.name);
-      if (has(s.over, problem_.axis()) || (!s.over.empty() && problem_.carries(s.name))) parallel &= has(s.axes, a.name);
+      if (has(s.over, problem_.axis()) || (!s.over.empty() && problem_.carries(s.name)))
+        parallel &= has(s.axes, a.name);
     }
     for (const RegionOutput& o : problem_.region().outputs) parallel &= has(problem_.statement(o.value).axes, a.name);
     if (parallel) axes.push_back(a.name);

@@ -15,8 +15,9 @@ namespace aicf::generate {
 ///
 /// Each element's uncertainty is measured by Monte Carlo arithmetic: the graph is evaluated again with the result of every
 /// inexact operation, inside bodies too, changed by a random relative amount of at most 2^-20 (eight ulps of f32). Where
-/// the graph's own operations in f32 would leave its range (overflow to infinity, underflow to 0), or an exponential that of
-/// f64, and that changes an element to or from NaN or infinity, the element is undetermined.
+/// the graph's own operations in f32 would leave its range (overflow to infinity, underflow to 0; 18 digits of it, since a
+/// sum may be taken of squares without a factor that keeps them small), or an exponential that of f64, and that changes an
+/// element to or from NaN or infinity, the element is undetermined.
 struct Reference {
   NamedTensors values;                                       ///< f64, by output name
   NamedTensors uncertainty;                                  ///< f64; NaN where undetermined

@@ -42,7 +42,7 @@ Expr noise(const std::vector<Expr>& place, std::uint64_t seed) {
   return Expr::unary(Op::sin, phase);
 }
 
-/// The graph with results of inexact operations, and sums where they are read, changed a little.
+/// The graph with results of inexact operations, also where another node reads them, changed a little.
 /// narrow: instead, results are rounded to f32 and leave its range as they would on a device. wide: instead, exponentials
 /// stay within the range of f64.
 Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
@@ -70,7 +70,7 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
         return Expr::select(logical_or(less(constant(far), y), less(y, constant(-largest))),
                             Expr::unary(Op::sign, y) * constant(INFINITY), whole);
       }
-      // Each use of a sum changes on its own: plans may compute it again in another order.
+      // Each use of a result changes on its own: plans may compute it again, a sum in another order.
       const bool is_load = e.op() == Op::load;
       const std::vector<Expr> place = is_load ? std::vector<Expr>(e.args().begin(), e.args().end()) : here;
       const std::uint64_t which = seed * 7919 + static_cast<std::uint64_t>(id) * 104729 + ++number * 31;
@@ -78,9 +78,14 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
       return e * (constant(1) + constant(perturbation) * n);
     };
     const auto is_sum = [](const Node& n) { return n.reduce == ReduceOp::sum || n.reduce == ReduceOp::prod; };
+    const auto is_computed = [&](const Node& n) {
+      bool out = is_sum(n);
+      if (n.body) for_each(n.body, [&](const Expr& e) { out |= is_float(e.type()) && inexact(e.op()); });
+      return out;
+    };
     node.body = rewrite(node.body, [&](const Expr& e) {
-      const bool read_sum = e.op() == Op::load && is_sum(graph.node(e.name()));
-      return is_float(e.type()) && (inexact(e.op()) || read_sum) ? change(e) : Expr();
+      const bool read = e.op() == Op::load && is_computed(graph.node(e.name()));
+      return is_float(e.type()) && (inexact(e.op()) || read) ? change(e) : Expr();
     });
     if (is_float(node.type) && is_sum(node)) node.body = change(node.body);
     out.replace(id, std::move(node));

@@ -26,8 +26,8 @@ struct Reference {
 Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols);
 
 /// "" when `actual` is right: NaN and infinities at the same places, else
-/// |error| ≤ 1e-5 + 1e-4 |expected| + 4 · uncertainty. Otherwise the worst element. `infinite_data`: any of NaN, inf
-/// and -inf is right for any other, since derived sums meet inf - inf at other places (README, documented choices).
+/// |error| ≤ 1e-5 + 1e-4 |expected| + 4 · uncertainty. Otherwise the worst element. `infinite_data`: what is NaN
+/// or infinite is not compared, since derived sums meet inf - inf at other places (README, documented choices).
 std::string difference(const NamedTensors& actual, const Reference& expected, bool infinite_data);
 
 /// Runs a model compiled without binaries on the kernel interpreter.

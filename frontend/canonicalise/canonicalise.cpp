@@ -8,6 +8,7 @@
 
 #include "frontend/canonicalise/lowering.h"
 #include "frontend/semantic/check.h"
+#include "mir/graph/simplify.h"
 #include "runtime/file_io.h"
 
 namespace aicf {
@@ -194,6 +195,7 @@ Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options)
     state.graph.mark_output(id, output);
     model.output_of[output] = state.graph.node(id).name;
   }
+  fold_empty(state.graph);
   state.graph.remove_unused();
   if (const auto sound = verify(state.graph); !sound) AICF_BUG("canonical graph: " + sound.error().text());
   std::set<std::string> present;

@@ -194,12 +194,35 @@ class Simplifier {
 
 }  // namespace
 
+int fold_empty(Graph& graph) {
+  int changes = 0;
+  const auto empty = [](const std::vector<Axis>& axes) {
+    return std::ranges::any_of(axes, [](const Axis& a) { return a.extent.is_constant(0); });
+  };
+  for (const NodeId id : graph.topological_order()) {
+    Node node = graph.node(id);
+    if (node.kind != NodeKind::compute || (node.reduce == ReduceOp::none && node.body.is_constant())) continue;
+    if (empty(node.reduce_axes) && node.reduce != ReduceOp::first)
+      node.body = neutral(node.reduce, node.type);
+    else if (empty(node.axes))
+      node.body = node.type == DType::boolean ? Expr::boolean(false) : Expr::constant(node.type, 0);
+    else
+      continue;
+    node.reduce = ReduceOp::none;
+    node.reduce_axes.clear();
+    graph.replace(id, std::move(node));
+    ++changes;
+  }
+  return changes;
+}
+
 Result<int> simplify_graph(Graph& graph) {
   AICF_RETURN_IF_ERROR(verify(graph));
+  const int empty = fold_empty(graph);
   Simplifier simplifier(graph);
   AICF_TRY(const int changes, simplifier.run());
   AICF_RETURN_IF_ERROR(verify(graph));
-  return changes;
+  return empty + changes;
 }
 
 }  // namespace aicf

@@ -4,7 +4,12 @@
 
 namespace aicf {
 
+/// Nodes whose sizes, as numbers, leave nothing to compute read nothing: a reduction over an axis without elements is its
+/// neutral element, a tensor without elements any constant. Returns how many changed; what they read stays.
+int fold_empty(Graph& graph);
+
 /// Makes a canonical graph smaller without changing what its outputs mean; returns the number of changes.
+///  * what has no elements is folded (fold_empty);
 ///  * integer expressions (indices, predicates, dims) take their normal form under the axes' ranges;
 ///  * moves that are one load under a load-free index (transpose, slice, reshape, broadcast, identity), and cheap
 ///  bodies

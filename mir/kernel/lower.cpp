@@ -91,6 +91,12 @@ Lowering::Lowering(const StreamingRegion& region, const Schedule& schedule)
   }
 }
 
+/// `name`, or one like it that nothing of the region has: for what lowering adds beside a tile or state.
+std::string Lowering::own(std::string name) const {
+  while (names_.contains(name)) name += "_";
+  return name;
+}
+
 // A name that nothing of the region has.
 std::string Lowering::temporary() {
   for (;;) {
@@ -320,7 +326,7 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
   if (close.lane_masks.empty() && close.subgroup_masks.empty()) {
     body.push_back(op);
   } else {
-    const std::string part = name + "_part";
+    const std::string part = own(name + "_part");
     const DType type = kernel_.tile(name).type;
     declare(part, type, axes);
     KernelOp start;
@@ -498,16 +504,16 @@ void Lowering::load(KernelBody& body, const TileDecl& t) {
       body.push_back(op);
       break;
     case Delivery::workgroup: {
-      make(t.name + "_stage", Space::registers, cooperative(t, plan.vector_width, true), 0);
+      make(own(t.name + "_stage"), Space::registers, cooperative(t, plan.vector_width, true), 0);
       make(t.name, Space::workgroup, {}, plan.row_padding);
-      op.tile = t.name + "_stage";
+      op.tile = own(t.name + "_stage");
       body.push_back(op);
       KernelOp barrier;
       barrier.kind = KernelOp::Kind::barrier;
       KernelOp write;
       write.kind = KernelOp::Kind::to_workgroup;
       write.tile = t.name;
-      write.source = t.name + "_stage";
+      write.source = own(t.name + "_stage");
       body.push_back(barrier);
       body.push_back(write);
       body.push_back(barrier);

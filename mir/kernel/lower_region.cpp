@@ -84,7 +84,7 @@ void Lowering::store(KernelBody& body, const StepStatement& s) {
       !decls_.contains(e.name())) {
     tile_name = e.name();
   } else {
-    tile_name = s.name + "_tile";
+    tile_name = own(s.name + "_tile");
     compute(body, tile_name, s.type, s.axes, e);
   }
   use_buffer(s.name, s.type, s.shape, true);
@@ -110,7 +110,7 @@ void Lowering::repair(KernelBody& body, const Stream& stream, const std::functio
     for (const std::string& r : group.references) {
       const DType type = state_type(stream, r);
       references[r + "'"] = Expr::value(r, type);
-      references[r] = Expr::value(moved->second.contains(r) ? r + "_old" : r, type);
+      references[r] = Expr::value(moved->second.contains(r) ? own(r + "_old") : r, type);
     }
     moved_.erase(moved);
     for (const std::string& state : group.states)  // what is repaired moves as a reference of other groups
@@ -125,8 +125,8 @@ void Lowering::repair(KernelBody& body, const Stream& stream, const std::functio
       for (std::size_t j = 0; j < group.states.size(); ++j)
         if (j != i && depends_on_value(group.repair[j], state.name)) read_by_others = true;
       if (read_by_others) {
-        compute(body, state.name + "_repaired", state.type, state.axes, value, "repair");
-        late.emplace_back(&state, state.name + "_repaired");
+        compute(body, own(state.name + "_repaired"), state.type, state.axes, value, "repair");
+        late.emplace_back(&state, own(state.name + "_repaired"));
       } else {
         compute(body, state.name, state.type, state.axes, value, "repair");
       }
@@ -246,13 +246,17 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
         continue;
       }
       TileDecl first = *d->second;
-      first.name = v + "_first";
+      first.name = own(v + "_first");
       std::erase_if(first.axes, [&](const std::string& a) { return at_first.contains(a); });
       for (Expr& i : first.index) i = substitute_axes(i, at_first);
       Expr live = less(begin, region_.axis(s.axis).extent);
       for (const std::string& a : u->over) live = logical_and(live, less(Expr(0), region_.axis(a).extent));
       first.guard = simplify(logical_and(first.guard ? substitute_axes(first.guard, at_first) : Expr(), live), ranges_);
       if (first.guard.is_constant(1)) first.guard = Expr();
+      if (first.guard && first.guard.is_constant(0)) {
+        renamed[v] = first.fill ? first.fill : Expr::constant(first.type, 0);
+        continue;
+      }
       first_tiles_.push_back(first);
       load(body, first_tiles_.back());
       renamed[v] = Expr::value(first.name, first.type);
@@ -297,7 +301,7 @@ Result<void> Lowering::sweep(KernelBody& body, const Stream& s, const Expr& begi
     bool reference =
         std::ranges::any_of(s.repairs, [&](const RepairGroup& g) { return contains(g.references, d.name); });
     if (reference && d.reduce != ReduceOp::first)
-      compute(loop.body, d.name + "_old", d.type, d.axes, Expr::value(d.name, d.type));
+      compute(loop.body, own(d.name + "_old"), d.type, d.axes, Expr::value(d.name, d.type));
   }
   AICF_RETURN_IF_ERROR(statements(loop.body, s.step, &s));
   repair(loop.body, s, [](const RepairGroup&) { return true; });
@@ -470,8 +474,8 @@ Result<LoweredRegion> Lowering::run_split() {
     write.index = index;
     write.shape = shape;
     store(kernel_.body, write);
-    TileDecl read{
-        d.name + "_part", d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step, Residency::subgroup_register};
+    TileDecl read{own(d.name + "_part"),       d.type, d.axes, buffer, index, shape, {}, {}, Lifecycle::step,
+                  Residency::subgroup_register};
     read.index[0] = Expr::symbol("part");
     reads.push_back(read);
   }
@@ -498,12 +502,12 @@ Result<LoweredRegion> Lowering::run_split() {
   }
   for (const MergeRule& m : s.merge) {
     const StateDecl& d = *std::ranges::find_if(s.states, [&](const StateDecl& x) { return x.name == m.state; });
-    merge.compute(loop.body, d.name + "_merged", d.type, d.axes, substitute_values(m.value, sides));
-    sides[d.name] = Expr::value(d.name + "_merged", d.type);
+    merge.compute(loop.body, own(d.name + "_merged"), d.type, d.axes, substitute_values(m.value, sides));
+    sides[d.name] = Expr::value(own(d.name + "_merged"), d.type);
   }
   for (const MergeRule& m : s.merge) {
     const StateDecl& d = *std::ranges::find_if(s.states, [&](const StateDecl& x) { return x.name == m.state; });
-    merge.compute(loop.body, d.name, d.type, d.axes, Expr::value(d.name + "_merged", d.type));
+    merge.compute(loop.body, d.name, d.type, d.axes, Expr::value(own(d.name + "_merged"), d.type));
   }
   body.push_back(std::move(loop));
   AICF_RETURN_IF_ERROR(merge.statements(body, s.finish, nullptr));

@@ -21,6 +21,7 @@ class Lowering {
  private:
   // lower.cpp: axes, distributions, expressions, loads
   std::string temporary();
+  std::string own(std::string name) const;
   std::int64_t tile(const std::string& axis) const;
   bool padded(const std::string& axis) const;               ///< the last tile may pass the extent
   bool looped(const std::string& axis) const;               ///< more than one tile

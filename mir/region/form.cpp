@@ -363,10 +363,6 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
     return std::unexpected(
         Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
-  if (members.size() > 1 && std::ranges::any_of(region.axes, [](const Axis& a) { return a.extent.is_constant(0); })) {
-    return std::unexpected(
-        Failure{refusal(members, "empty axis", "an axis of the region has no element: nothing to stream"), -1});
-  }
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
     bool contracts = false, reduces_any = false, full = false;

@@ -257,16 +257,6 @@ Expr Assembler::put_centred(const Expr& e, int pass, const CentredMean& mean) {
 
 // ---- tiles -------------------------------------------------------------------------------------------------------
 
-bool Assembler::in_bounds(const Expr& index, const Expr& dim) const {
-  if (index.op() == Op::axis) {
-    const Expr& extent = problem_.region().axis(index.name()).extent;
-    if (provably_equal(extent, dim)) return true;
-  }
-  const Range low = range_of(simplify(index, problem_.ranges()), problem_.ranges());
-  const Range left = range_of(simplify(dim - index, problem_.ranges()), problem_.ranges());
-  return low.low && *low.low >= 0 && left.low && *left.low >= 1;
-}
-
 Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
   TileDecl t;
   t.tensor = load.name();
@@ -277,7 +267,7 @@ Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
       failure_ = Failure{
           "index", fmt::format("'{}' is loaded at an index that a reduction of the region computes", load.name())};
     }
-    t.index.push_back(put(full, p, {}));
+    t.index.push_back(put(full, p, guard));
   }
   const RegionInput* input = problem_.region().input(load.name());
   AICF_CHECK(input, fmt::format("region '{}' does not declare its input '{}'", problem_.region().name, load.name()));
@@ -286,12 +276,7 @@ Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
   t.axes = value_axes(key);
   const bool step = has(t.axes, problem_.axis()) && p.where == Place::Where::step;
   t.lifecycle = step ? Lifecycle::step : Lifecycle::region;
-  Expr needed = guard;
-  if (needed) {
-    bool safe = true;
-    for (std::size_t i = 0; i < t.index.size(); ++i) safe &= in_bounds(load.args()[i], t.shape[i]);
-    if (safe) needed = {};
-  }
+  const Expr needed = guard && problem_.in_bounds(load) ? Expr() : guard;
   auto& decls = step ? out_.streams[static_cast<std::size_t>(p.pass)].tiles : out_.tiles;
   const auto place = std::pair(step ? p.pass : -1, key);
   if (auto it = tiles_.find(place); it != tiles_.end()) {
@@ -371,7 +356,8 @@ std::vector<std::string> Assembler::parallel_axes() const {
     bool parallel = a.name != problem_.axis();
     for (const Statement& s : problem_.region().statements) {
       parallel &= !has(s.over, a.name);
-      if (has(s.over, problem_.axis()) || (!s.over.empty() && problem_.carries(s.name))) parallel &= has(s.axes, a.name);
+      if (has(s.over, problem_.axis()) || (!s.over.empty() && problem_.carries(s.name)))
+        parallel &= has(s.axes, a.name);
     }
     for (const RegionOutput& o : problem_.region().outputs) parallel &= has(problem_.statement(o.value).axes, a.name);
     if (parallel) axes.push_back(a.name);

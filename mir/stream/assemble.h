@@ -41,7 +41,6 @@ class Assembler {
   std::optional<CentredMean> centred(const Expr& e);
   Expr put_centred(const Expr& e, int pass, const CentredMean& mean);
   Expr tile(const Expr& load, const Place& p, const Expr& guard);
-  bool in_bounds(const Expr& index, const Expr& dim) const;
   bool inlines(const Statement& s, const Place& p) const;
   bool covers(const std::vector<std::string>& axes, const Place& p) const;
   Expr define(const std::string& name, const StepStatement& statement, const Place& p);

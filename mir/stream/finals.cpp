@@ -132,8 +132,10 @@ std::vector<SignedAtom> PassStates::centre_atoms(const Shift& s) const {
   std::vector<SignedAtom> atoms;
   if (s.kind == Shift::Kind::maximum) {
     const Exponential& e = exponentials_[static_cast<std::size_t>(s.index)];
-    atoms.push_back({false, Expr::value(e.maximum, e.x.type())});
-    flatten_sum(e.offset, false, atoms);
+    for (int i = 0; i < e.times; ++i) {
+      atoms.push_back({false, Expr::value(e.maximum, e.x.type())});
+      flatten_sum(e.offset, false, atoms);
+    }
     return atoms;
   }
   const Family& f = families_[static_cast<std::size_t>(s.index)];

@@ -51,6 +51,18 @@ Masked either(const Masked& a, const Masked& b) {
   return {logical_or(a.where, b.where), std::max(a.bound, b.bound)};
 }
 
+Masked masked(const Expr& x, bool finite);
+
+/// Whether a mask is taken away in a sum: then it may be +∞ where another one is −∞.
+bool takes_mask_away(const Expr& sum) {
+  bool out = false;
+  for_each(sum, [&](const Expr& e) {
+    if (!is_float(e.type()) || (e.op() != Op::neg && e.op() != Op::sub)) return;
+    out |= !masked(e.args().back(), true).where.is_constant(0);
+  });
+  return out;
+}
+
 /// Where a mask decides `x`: by −∞, or by a finite constant too when `finite`.
 Masked masked(const Expr& x, bool finite) {
   switch (x.op()) {
@@ -65,6 +77,7 @@ Masked masked(const Expr& x, bool finite) {
     case Op::add:
     case Op::sub: {
       Masked out;
+      if (takes_mask_away(x)) return out;
       for (std::size_t i = 0; i < (x.op() == Op::add ? 2 : 1); ++i) {
         const Masked m = masked(x.args()[i], finite);
         if (m.bound <= absorbs_scores) out = either(out, m);

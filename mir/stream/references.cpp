@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <tuple>
 
 #include "mir/stream/states.h"
 
@@ -33,12 +35,31 @@ static std::optional<Expr> constant_difference(const Problem& problem, const Exp
   return sum_of(atoms);
 }
 
+// x as `times` equal sums: s + s is 2 times s.
+static std::pair<Expr, int> equal_parts(const Expr& x) {
+  std::vector<SignedAtom> atoms, part;
+  flatten_sum(x, false, atoms);
+  const auto same = [](const SignedAtom& a) {
+    return [&a](const SignedAtom& b) { return a.negative == b.negative && a.e == b.e; };
+  };
+  int times = 0;
+  for (const SignedAtom& a : atoms) times = std::gcd(times, static_cast<int>(std::ranges::count_if(atoms, same(a))));
+  if (times <= 1) return {x, 1};
+  for (const SignedAtom& a : atoms)
+    if (std::ranges::count_if(part, same(a)) * times < std::ranges::count_if(atoms, same(a))) part.push_back(a);
+  return {sum_of(part), times};
+}
+
 std::optional<std::pair<std::string, Expr>> PassStates::existing_maximum(const Expr& x) const {
   for (const Plain& p : plains_) {
     if (p.op != ReduceOp::max || p.canonical.type() != x.type()) continue;
     if (auto offset = constant_difference(problem_, x, p.canonical)) return std::pair(p.state, *offset);
   }
   return std::nullopt;
+}
+
+std::pair<Expr, int> PassStates::part_of(const Expr& x) const {
+  return existing_maximum(x) ? std::pair(x, 1) : equal_parts(x);
 }
 
 int PassStates::exponential(const Expr& x, const std::vector<std::string>& over) {
@@ -51,18 +72,21 @@ int PassStates::exponential(const Expr& x, const std::vector<std::string>& over)
   e.x = x;
   e.canonical = canonical;
   e.over = over;
-  if (auto found = existing_maximum(x)) {
+  Expr part;
+  std::tie(part, e.times) = part_of(x);
+  if (auto found = existing_maximum(part)) {
     e.maximum = found->first;
     e.offset = found->second;
     e.shared = true;
   } else {
-    e.maximum = plain(ReduceOp::max, x, over, name_of(x) + "_max", true);
+    e.maximum = plain(ReduceOp::max, part, over, name_of(part) + "_max", true);
   }
   const Expr m = Expr::value(e.maximum, x.type());
   e.guard =
       add_local(e.maximum + "_safe", Expr::select(equal(m, infinity(x.type(), true)), Expr::constant(x.type(), 0), m));
   const Expr reference = e.offset ? e.guard + e.offset : e.guard;
-  e.shifted = x - reference;
+  e.shifted = part - reference;
+  if (e.times > 1) e.shifted = Expr::constant(x.type(), e.times) * e.shifted;
   e.name = hint(canonical, e.maximum);
   exponentials_.push_back(std::move(e));
   return static_cast<int>(exponentials_.size()) - 1;

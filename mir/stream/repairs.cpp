@@ -50,11 +50,20 @@ std::vector<PassStates::Expansion> PassStates::expansion(const Powers& powers) c
   return out;
 }
 
+static Expr exponent_movement(const std::string& maximum, int times, DType type) {
+  const Expr moved = Expr::value(maximum, type) - Expr::value(maximum + "'", type);
+  return times > 1 ? Expr::constant(type, times) * moved : moved;
+}
+
+Expr PassStates::exponent_factor(const Exponential& e) const {
+  return Expr::unary(Op::exp, exponent_movement(e.maximum, e.times, e.x.type()));
+}
+
 /// c − c′: how far what the power is about moves.
 Expr PassStates::movement(const Shift& s) const {
   if (s.kind == Shift::Kind::maximum) {
     const Exponential& e = exponentials_[static_cast<std::size_t>(s.index)];
-    return Expr::value(e.maximum, e.x.type()) - Expr::value(e.maximum + "'", e.x.type());
+    return exponent_movement(e.maximum, e.times, e.x.type());
   }
   const Family& f = families_[static_cast<std::size_t>(s.index)];
   const Expr centre = centre_of(f, false) - centre_of(f, true);
@@ -63,15 +72,11 @@ Expr PassStates::movement(const Shift& s) const {
 }
 
 void PassStates::make_repairs() {
-  const auto exponential_factor = [&](const Exponential& e) {
-    const DType type = e.x.type();
-    return Expr::unary(Op::exp, Expr::value(e.maximum, type) - Expr::value(e.maximum + "'", type));
-  };
   // What a prefix without a single live element keeps as it is: δ may be large there and 0 · inf is NaN.
   const auto guarded = [&](int exponential, const Family* f, const Expr& moved, const Expr& own) {
     if (exponential >= 0) {
       const Exponential& e = exponentials_[static_cast<std::size_t>(exponential)];
-      return Expr::select(is_unset(e), own, exponential_factor(e) * moved);
+      return Expr::select(is_unset(e), own, exponent_factor(e) * moved);
     }
     return Expr::select(less(Expr::constant(own.type(), 0), Expr::value(f->weight, own.type())), moved, own);
   };
@@ -85,8 +90,9 @@ void PassStates::make_repairs() {
         continue;
       }
       const Exponential& e = exponentials_[static_cast<std::size_t>(m.exponential)];
-      s.repaired = Expr::select(is_unset(e), Expr::constant(s.decl.type, 1), exponential_factor(e)) * own;
-      s.law = fmt::format("cascade: exp(x - {0}) g, T = exp({0} - {0}')", e.maximum);
+      s.repaired = Expr::select(is_unset(e), Expr::constant(s.decl.type, 1), exponent_factor(e)) * own;
+      s.law = e.times > 1 ? fmt::format("cascade: exp({1}(x - {0})) g, T = exp({1}({0} - {0}'))", e.maximum, e.times)
+                          : fmt::format("cascade: exp(x - {0}) g, T = exp({0} - {0}')", e.maximum);
       continue;
     }
     Expr moved;

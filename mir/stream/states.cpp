@@ -287,7 +287,7 @@ std::vector<std::string> PassStates::reduced_over(const Term& t) const {
   std::vector<std::string> over = others(*current_);
   std::vector<std::string> keep = kept(t, over);
   if (t.exp_x) {
-    if (auto found = existing_maximum(t.exp_x)) {
+    if (auto found = existing_maximum(part_of(t.exp_x).first)) {
       for (const std::string& a : own_axes_.at(found->first)) {
         if (has(over, a)) keep.push_back(a);
       }
@@ -435,6 +435,18 @@ Attempt<void> PassStates::allocate() {
       r.maximum = plain(current_->reduce, current_->body, others(*current_), current_->name, false);
     }
   }
+  // What is read under an indicator alone is read under it by references and centres too.
+  for (Reduction& r : reductions_)
+    for (Term& t : r.terms) {
+      if (!t.indicator) continue;
+      const auto guarded = [&](const Expr& x, double otherwise) {
+        const Expr whole = problem_.canonical(x);
+        const bool safe = std::ranges::all_of(loads_of(whole), [&](const Expr& l) { return problem_.in_bounds(l); });
+        return safe ? x : Expr::select(t.indicator, whole, Expr::constant(x.type(), otherwise));
+      };
+      if (t.exp_x) t.exp_x = guarded(t.exp_x, -INFINITY);
+      for (Linear& l : t.linears) l.x = guarded(l.x, 0);
+    }
   // Centres: wherever a power of degree two or more is summed.
   for (Reduction& r : reductions_) {
     current_ = r.statement;

@@ -116,7 +116,9 @@ class PassStates {
     Expr x, canonical;
     std::vector<std::string> over;
     std::string maximum;  // state
-    Expr offset;          // x - (what the maximum is of), constant; may be empty
+    int times = 1;  // x is so many equal parts, and the maximum is of one part: the whole may overflow where exp(x) of
+                    // the graph, a product of exponentials, does not
+    Expr offset;    // part - (what the maximum is of), constant; may be empty
     bool shared = false;  // the maximum is a result of the region
     bool always = true;   // every element meets exp(x - m) in some state
     std::string name;
@@ -174,6 +176,8 @@ class PassStates {
   Expr exponential_value(int index);
   Expr shifted_value(int index);
   std::optional<std::pair<std::string, Expr>> existing_maximum(const Expr& x) const;
+  std::pair<Expr, int> part_of(const Expr& x) const;  // Exponential::times
+  Expr exponent_factor(const Exponential& e) const;   // exp(x - m) becomes exp(x - m') by it
   std::string hint(const Expr& canonical, const std::string& maximum) const;
   int family(const Expr& x, int exponential, const std::vector<std::string>& over);
   bool find_family(const Expr& x, const Term& t);

@@ -445,8 +445,12 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
       auto sides = affine(e.args()[0]);
       if (sides) {
         Term t;
-        t.exp_x = sides->x;
-        t.exp_b = sides->b;
+        if (sides->x) {
+          t.exp_x = sides->x;
+          t.exp_b = sides->b;
+        } else if (sides->b) {
+          t.coefficient.num.push_back(Expr::unary(Op::exp, sides->b));
+        }
         return std::vector<Term>{std::move(t)};
       }
       // exp(where(c, a, b)) = where(c, exp(a), exp(b))

@@ -32,6 +32,20 @@ o = MatMul(Softmax(Neg(ReduceSum(Mul(d, d), [-1], keepdims=0))), V)
     {"empty_product", R"(g(Q: f32[2, 3, 0], K: f32[2, 5, 0], V: f32[2, 5, 8]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), V)
 )"},
+    // Axes without elements: what is reduced over them was read all the same, or no schedule held it.
+    {"logarithm_of_an_empty_sum", R"(g(x: f32[1, 1, 0, 2]) -> o
+o = ReduceLogSumExp(x, [2, 3], keepdims=1)
+)"},
+    {"weights_of_no_keys", R"(g(s: f32[2, 3, 11, 0], v: f32[2, 3, 0, 4], scale: f32[2, 3, 0, 1]) -> o, p
+p = Exp(LogSoftmax(s, axis=-1))
+o = MatMul(p, Mul(v, scale))
+)"},
+    // Exponents of a product of weights were added up, and twice the lowest float is -inf.
+    {"squares_of_masked_weights", R"(g(x: f32[3, 37], gate: f32[3, 37]) -> o
+lowest: f32 = -3.4028234663852886e38
+p = Mul(Softmax(Where(Greater(x, 1.9), x, lowest)), gate)
+o = Mul(p, ReduceSum(Mul(p, p), [1]))
+)"},
     // A vector read from workgroup memory kept only the words that were used.
     {"columns_63", R"(g(Q: f32[1, 2, 33, 63], K: f32[1, 2, 37, 63], V: f32[1, 2, 37, 63]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
@@ -51,6 +65,35 @@ y = NegativeLogLikelihoodLoss(x, labels)
     {"value_named_t1", R"(g(Q: f32[1, 17, 8], K: f32[1, 8, 8], V: f32[1, 8, 3]) -> o, t1
 t1 = MatMul(Q, Transpose(K, perm=[0, 2, 1]))
 o = MatMul(Sub(t1, ReduceMean(t1, [1, 2])), V)
+)"},
+    // A part of a sum had the name of the sum of a part.
+    {"squares_of_two_axes", R"(g(x: f32[2, 9, 5, 9]) -> o
+o = ReduceSumSquare(Sub(x, ReduceMean(x, [3])), [1, 3])
+)"},
+    // Keys whose weight is 0 / 0 were left out as masked.
+    {"masked_shares_of_themselves", R"(g(s: f32[1, 2, 9], v: f32[2, 9, 3]) -> o
+at = Range(0, 9, 1)
+e = Exp(Where(LessOrEqual(at, 1), s, [-inf]))
+o = MatMul(Div(e, ReduceSum(e, [0])), v)
+)"},
+    // An exponent without a part of the streamed axis was lost.
+    {"exponents_of_sums", R"(g(x: f32[3, 9], v: f32[3, 9]) -> o
+w = Exp(Sub(Expand(0.5, [3, 9]), ReduceMean(x, [1])))
+o = ReduceSum(Mul(w, v), [1])
+)"},
+    // Index and pivot of what a Concat reads from one part were read at places of the other part too.
+    {"table_beside_a_column", R"(g(at: i64[4, 1], x: f32[2, 4, 1], table: f32[5], sink: f32[2, 4, 1]) -> o
+o = Concat(Add(x, Gather(table, at)), sink, axis=-1)
+)"},
+    {"squares_of_a_rotated_row", R"(g(x: f32[2, 7], y: f32[2, 7]) -> o
+d = Sub(x, ReduceL1(y, [1]))
+s = Mul(d, d)
+o = ReduceMean(Concat(Slice(s, [3], [7], [1]), Slice(s, [0], [3], [1]), axis=1), [1])
+)"},
+    // No schedule held what one step of a sum over several axes reads.
+    {"sum_of_everything", R"(g(x: f32[15, 15, 2, 14], y: f32[7, 9, 11, 3, 5]) -> o, m
+o = ReduceSum(x, [0, 1, 2, 3], keepdims=0)
+m = ReduceMax(y, [0, 1, 2, 3], keepdims=0)
 )"},
     // The largest of values whose own maximum varies along a reduced axis.
     {"two_axes", R"(g(x: f32[2, 5, 7]) -> o

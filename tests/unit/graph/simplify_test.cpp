@@ -234,5 +234,24 @@ TEST(Simplify, KeepsTheMeaning) {
   }
 }
 
+TEST(FoldEmpty, ReadsNothing) {
+  Graph g = *parse_graph(R"(
+input x: f32[0, 3]
+largest: f32[i=3] = max(x[r, i] over r=0)
+all: bool[i=3] = all(x[r, i] < 1.0 over r=0)
+twice: f32[i=0, j=3] = x[i, j] * 2.0
+each: f32[i=3] = largest[i] + 1.0
+output each as "each"
+output all as "all"
+output twice as "twice"
+)");
+  EXPECT_EQ(fold_empty(g), 3);
+  ASSERT_TRUE(verify(g));
+  EXPECT_THAT(to_string(g.node("largest")), ::testing::HasSubstr("= -inf"));
+  EXPECT_THAT(to_string(g.node("all")), ::testing::HasSubstr("= true"));
+  EXPECT_TRUE(g.users(*g.find("x")).empty());
+  EXPECT_EQ(fold_empty(g), 0);
+}
+
 }  // namespace
 }  // namespace aicf

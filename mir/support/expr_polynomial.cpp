@@ -42,8 +42,8 @@ bool add_term(Polynomial& to, const Product& product, std::int64_t coefficient) 
   return true;
 }
 
-MaybePolynomial add(const Polynomial& a, const Polynomial& b, std::int64_t factor) {
-  Polynomial sum = a;
+MaybePolynomial add(Polynomial sum, const Polynomial& b, std::int64_t factor) {
+  if (factor == 0) return sum;
   std::int64_t scaled = 0;
   for (const auto& [product, coefficient] : b.terms) {
     if (__builtin_mul_overflow(coefficient, factor, &scaled) || !add_term(sum, product, scaled)) return std::nullopt;
@@ -72,11 +72,10 @@ MaybePolynomial multiply(const Polynomial& a, const Polynomial& b) {
       if (__builtin_mul_overflow(x, y, &coefficient) || !add_term(result, product, coefficient)) return std::nullopt;
     }
   }
-  Polynomial left_terms = a, right_terms = b;
-  left_terms.constant = right_terms.constant = 0;
-  MaybePolynomial sum = add(result, left_terms, b.constant);
-  if (sum) sum = add(*sum, right_terms, a.constant);
-  if (sum && __builtin_mul_overflow(a.constant, b.constant, &sum->constant)) return std::nullopt;
+  MaybePolynomial sum = add(std::move(result), a, b.constant);
+  if (sum) sum = add(std::move(*sum), b, a.constant);
+  if (sum && __builtin_mul_overflow(a.constant, b.constant, &sum->constant))
+    return std::nullopt;  // the sums' are no part
   return sum;
 }
 

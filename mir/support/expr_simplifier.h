@@ -56,7 +56,7 @@ struct Polynomial {
 };
 
 using MaybePolynomial = std::optional<Polynomial>;
-MaybePolynomial add(const Polynomial& a, const Polynomial& b, std::int64_t factor = 1);  ///< a + factor·b
+MaybePolynomial add(Polynomial a, const Polynomial& b, std::int64_t factor = 1);  ///< a + factor·b
 MaybePolynomial multiply(const Polynomial& a, const Polynomial& b);
 MaybePolynomial scale(const Polynomial& a, std::int64_t factor);
 bool add_term(Polynomial& to, const Product& product, std::int64_t coefficient);

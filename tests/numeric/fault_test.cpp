@@ -1,0 +1,119 @@
+// Graphs on which other systems were reported wrong, with their right values: tests/models/faults (README there).
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "tests/numeric/harness.h"
+
+namespace aicf::numeric {
+namespace {
+
+struct Fault {
+  struct Run {
+    std::string inputs;
+    std::vector<std::string> right;  ///< files; the first is the usual one
+  };
+  std::string name, kind, folder;
+  double absolute = 0, relative = 0;
+  int sites = 0;
+  std::optional<bool> streamed;
+  std::vector<Run> runs;
+};
+void PrintTo(const Fault& f, std::ostream* out) {
+  *out << f.name;
+}
+
+std::vector<Fault> faults() {
+  const std::string root = std::string(AICF_TESTS_DIR) + "/models/faults/";
+  std::ifstream in(root + "index.json");
+  const auto index = nlohmann::json::parse(in);
+  std::vector<Fault> out;
+  for (const auto& j : index.at("cases")) {
+    Fault f{j.at("name"), j.at("kind"), root + std::string(j.at("name")) + "/"};
+    if (j.contains("tolerance")) f.absolute = j["tolerance"].at("abs"), f.relative = j["tolerance"].at("rel");
+    if (!j.at("expect_streamed").is_null()) f.streamed = j["expect_streamed"].get<bool>();
+    f.sites = j.at("attention_sites");
+    for (const auto& r : j.at("runs")) {
+      Fault::Run run{r.at("inputs"), {}};
+      if (!r.at("expected").is_null()) run.right.push_back(r["expected"]);
+      for (const auto& a : j.value("alternatives", nlohmann::json::array())) run.right.push_back(a);
+      f.runs.push_back(std::move(run));
+    }
+    out.push_back(std::move(f));
+  }
+  return out;
+}
+
+/// A region that holds whole attentions, or with a value dimension of 1 the same by another name.
+int streamed_regions(const CompiledModel& compiled) {
+  return static_cast<int>(std::ranges::count_if(compiled.regions, [](const CompiledRegion& r) {
+    const StreamingRegion& s = r.chosen.scheduled.region;
+    const auto inner = [](const Stream& stream) {
+      return std::ranges::any_of(
+          stream.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
+    };
+    return std::ranges::any_of(s.streams, inner);
+  }));
+}
+
+class Faults : public ::testing::TestWithParam<Fault> {};
+
+void run(const Fault& f, const char* device) {
+  NUMERIC_TRY(const Model model, load_model(f.folder + "model.onnx"));
+  NUMERIC_TRY(Place place, open_place(device));
+  // On devices f64 is f32, and its results are as close as those of f32.
+  const bool doubles = std::ranges::any_of(model.semantic.inputs, [](const auto& i) { return i.type == DType::f64; });
+  for (const Fault::Run& r : f.runs) {
+    SCOPED_TRACE(r.inputs);
+    NUMERIC_TRY(const NamedTensors inputs, read_tensors(f.folder + r.inputs));
+    const auto symbols = bind_symbols(model, inputs);
+    if (f.kind == "must-diagnose") {
+      const bool refused = !symbols || !run_model(place, model, inputs, *symbols);
+      EXPECT_TRUE(refused) << "it ran";
+      continue;
+    }
+    ASSERT_TRUE(ok(symbols));
+    for (const bool fuse : {true, false}) {
+      CompileOptions options;
+      options.fuse = fuse;
+      NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, *symbols, options));
+      if (fuse && f.streamed && device == std::string(lavapipe)) {
+        // Over another axis it is no attention, in whatever region it stands.
+        const auto& regions = outcome.compiled.regions;
+        if (*f.streamed) {
+          EXPECT_GE(streamed_regions(outcome.compiled), std::max(1, f.sites));
+        } else {
+          EXPECT_TRUE(std::ranges::none_of(
+              regions, [](const CompiledRegion& r) { return r.region.kind == RegionKind::attention; }));
+        }
+      }
+      ::testing::AssertionResult right = ::testing::AssertionFailure() << "no right values";
+      for (const std::string& file : r.right) {
+        NUMERIC_TRY(const NamedTensors expected, read_tensors(f.folder + file));
+        auto answer = within(outcome.outputs, expected, doubles ? 1e-5 : f.absolute, doubles ? 1e-4 : f.relative);
+        if (answer || !right) right = answer;
+        if (answer) break;
+      }
+      EXPECT_TRUE(right) << (fuse ? "fused" : "unfused");
+    }
+  }
+}
+
+TEST_P(Faults, AreNotHere) {
+  const Fault& f = GetParam();
+  if (const auto model = load_model(f.folder + "model.onnx"); f.kind == "must-refuse" || !model) {
+    ASSERT_FALSE(model) << "it was imported";
+    EXPECT_TRUE(f.kind == "must-refuse" || f.kind == "must-diagnose") << model.error().text();
+    return;
+  }
+  run(f, lavapipe);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::ValuesIn(faults()),
+                         [](const auto& info) { return test_name(info.param.name); });
+
+}  // namespace
+}  // namespace aicf::numeric

@@ -148,7 +148,8 @@ int op_arity(Op op);
 
 /// Calls `visit` once per distinct subexpression, arguments before users.
 void for_each(const Expr& e, const std::function<void(const Expr&)>& visit);
-/// Bottom-up rewrite: `replace` sees a node whose arguments are already rewritten and may return an empty Expr to keep it.
+/// Bottom-up rewrite: `replace` sees a node whose arguments are already rewritten and may return an empty Expr to keep it. Leaves
+/// are replaced once: what a node folds to is not replaced again.
 Expr rewrite(const Expr& e, const std::function<Expr(const Expr&)>& replace);
 Expr substitute_axes(const Expr& e, const ExprMap& axes);
 Expr substitute_symbols(const Expr& e, const ExprMap& symbols);

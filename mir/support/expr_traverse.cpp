@@ -29,6 +29,11 @@ Expr rewrite_memo(const Expr& e, const std::function<Expr(const Expr&)>& replace
       changed |= rewritten.back().identity() != arg.identity();
     }
     if (changed) current = Expr::rebuild(e, std::move(rewritten));
+    // i + 0 has become a leaf that was looked at as an argument: i -> j, j -> 0 is one step, not two.
+    if (current.args().empty()) {
+      memo.emplace(e.identity(), current);
+      return current;
+    }
   }
   if (Expr replacement = replace(current)) current = std::move(replacement);
   memo.emplace(e.identity(), current);

@@ -120,6 +120,10 @@ rounded = Cast(Cast(Cast(Mul(d, d), to=1), to=10), to=1)
     {"dequantised_keys", R"(g(Q: f32[2, 9, 8], K: i8[2, 11, 8], S: f32[2, 11, 3], V: f32[2, 11, 12]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(DequantizeLinear(K, S, axis=2, block_size=3), perm=[0, 2, 1]))), V)
 )"},
+    // The channel's axis took the name of the first product's own axis, of extent 1, and became 0 with it.
+    {"product_of_each_channel", R"(g(x: f32[1, 16, 6, 6], w: f32[16, 1, 1, 1], p: f32[4, 16, 1, 1]) -> y
+y = Conv(Relu(Conv(x, w, group=16)), p)
+)"},
     // Drivers fold divisions by a constant zero.
     {"over_zero", R"(g(x: f32[9]) -> a, b, c
 a = Div(x, 0.0)

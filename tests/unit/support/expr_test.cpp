@@ -102,6 +102,7 @@ TEST(Expr, Traversal) {
   EXPECT_TRUE(depends_on_value(e, "x"));
   // Substitution is simultaneous.
   EXPECT_EQ(substitute_axes(a * 2 + b, {{"a", b}, {"b", a}}), b * 2 + a);
+  EXPECT_EQ(substitute_axes(a + b, {{"a", b}, {"b", Expr(0)}}), b) << "what a sum folds to is not substituted again";
   const Expr doubled = rewrite(e, [](const Expr& node) { return node.op() == Op::load ? node * 2 : Expr(); });
   EXPECT_EQ(doubled, Expr::unary(Op::exp, load * 2 * x) + load * 2);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace aicf::stream {
 
@@ -17,22 +18,6 @@ namespace {
 constexpr double absorbs_scores = -1e30;  ///< an added constant at most this leaves nothing of what it is added to
 constexpr double least_mask = -1000;      ///< greater constants are data rather than masks
 constexpr double negligible = 104;        ///< exp(−x) is 0 in f32 from here on
-
-/// Coordinates where `c` holds (`wanted`) or fails whatever the tensors hold; all of them when it reads none.
-Expr surely(const Expr& c, bool wanted) {
-  if (is_coordinate_condition(c)) return wanted ? c : logical_not(c);
-  switch (c.op()) {
-    case Op::not_:
-      return surely(c.args()[0], !wanted);
-    case Op::and_:
-    case Op::or_: {
-      const Expr a = surely(c.args()[0], wanted), b = surely(c.args()[1], wanted);
-      return (c.op() == Op::and_) == wanted ? logical_and(a, b) : logical_or(a, b);
-    }
-    default:
-      return Expr::boolean(false);
-  }
-}
 
 /// x is at most `bound` for the coordinates `where`, whatever the tensors hold.
 struct Masked {
@@ -51,59 +36,84 @@ Masked either(const Masked& a, const Masked& b) {
   return {logical_or(a.where, b.where), std::max(a.bound, b.bound)};
 }
 
-Masked masked(const Expr& x, bool finite);
-
-/// Whether a mask is taken away in a sum: then it may be +∞ where another one is −∞.
-bool takes_mask_away(const Expr& sum) {
-  bool out = false;
-  for_each(sum, [&](const Expr& e) {
-    if (!is_float(e.type()) || (e.op() != Op::neg && e.op() != Op::sub)) return;
-    out |= !masked(e.args().back(), true).where.is_constant(0);
-  });
-  return out;
-}
-
-/// Where a mask decides `x`: by −∞, or by a finite constant too when `finite`.
-Masked masked(const Expr& x, bool finite) {
-  switch (x.op()) {
-    case Op::constant: {
-      if (!is_float(x.type())) return {};
-      const double c = x.number();
-      if (std::isinf(c) ? c > 0 : !finite || !(c <= least_mask)) return {};
-      return {Expr::boolean(true), c};
-    }
-    case Op::cast:
-      return is_float(x.type()) && is_float(x.args()[0].type()) ? masked(x.args()[0], finite) : Masked{};
-    case Op::add:
-    case Op::sub: {
-      Masked out;
-      if (takes_mask_away(x)) return out;
-      for (std::size_t i = 0; i < (x.op() == Op::add ? 2 : 1); ++i) {
-        const Masked m = masked(x.args()[i], finite);
-        if (m.bound <= absorbs_scores) out = either(out, m);
-      }
-      return out;
-    }
-    case Op::mul:
-    case Op::div:
-      for (const std::size_t i : {0, 1}) {
-        const Expr& c = x.args()[1 - i];
-        if (!c.is_constant() || !(c.number() > 0) || std::isinf(c.number()) || (i == 1 && x.op() == Op::div)) continue;
-        Masked m = masked(x.args()[i], finite);
-        m.bound = x.op() == Op::mul ? m.bound * c.number() : m.bound / c.number();
-        return m.bound <= least_mask ? m : Masked{};
-      }
-      return {};
-    case Op::select: {
-      const Expr& c = x.args()[0];
-      const Masked yes = masked(x.args()[1], finite), no = masked(x.args()[2], finite);
-      const Masked both = when(yes.where, {no.where, std::max(yes.bound, no.bound)});
-      return either(both, either(when(surely(c, true), yes), when(surely(c, false), no)));
-    }
-    default:
-      return {};
+/// What masks decide of the expressions of one pass. Each subexpression is looked at once.
+class Masks {
+ public:
+  /// Where a mask decides `x`: by −∞, or by a finite constant too when `finite`.
+  Masked masked(const Expr& x, bool finite) {
+    const auto key = std::pair(x.identity(), finite);
+    if (const auto it = masked_.find(key); it != masked_.end()) return it->second;
+    return masked_[key] = decide(x, finite);
   }
-}
+
+ private:
+  Masked decide(const Expr& x, bool finite) {
+    switch (x.op()) {
+      case Op::constant: {
+        if (!is_float(x.type())) return {};
+        const double c = x.number();
+        if (std::isinf(c) ? c > 0 : !finite || !(c <= least_mask)) return {};
+        return {Expr::boolean(true), c};
+      }
+      case Op::cast:
+        return is_float(x.type()) && is_float(x.args()[0].type()) ? masked(x.args()[0], finite) : Masked{};
+      case Op::add:
+      case Op::sub: {
+        Masked out;
+        if (takes_mask_away(x)) return out;
+        for (std::size_t i = 0; i < (x.op() == Op::add ? 2 : 1); ++i) {
+          const Masked m = masked(x.args()[i], finite);
+          if (m.bound <= absorbs_scores) out = either(out, m);
+        }
+        return out;
+      }
+      case Op::mul:
+      case Op::div:
+        for (const std::size_t i : {0, 1}) {
+          const Expr& c = x.args()[1 - i];
+          if (!c.is_constant() || !(c.number() > 0) || std::isinf(c.number()) || (i == 1 && x.op() == Op::div))
+            continue;
+          Masked m = masked(x.args()[i], finite);
+          m.bound = x.op() == Op::mul ? m.bound * c.number() : m.bound / c.number();
+          return m.bound <= least_mask ? m : Masked{};
+        }
+        return {};
+      case Op::select: {
+        const Expr& c = x.args()[0];
+        const Masked yes = masked(x.args()[1], finite), no = masked(x.args()[2], finite);
+        const Masked both = when(yes.where, {no.where, std::max(yes.bound, no.bound)});
+        return either(both, either(when(surely(c, true), yes), when(surely(c, false), no)));
+      }
+      default:
+        return {};
+    }
+  }
+
+  /// Whether a mask is taken away in a sum: then it may be +∞ where another one is −∞.
+  bool takes_mask_away(const Expr& x) {
+    if (const auto it = takes_away_.find(x.identity()); it != takes_away_.end()) return it->second;
+    bool out = is_float(x.type()) && (x.op() == Op::neg || x.op() == Op::sub) &&
+               !masked(x.args().back(), true).where.is_constant(0);
+    for (const Expr& arg : x.args()) out = out || takes_mask_away(arg);
+    return takes_away_[x.identity()] = out;
+  }
+
+  /// Coordinates where `c` holds (`wanted`) or fails whatever the tensors hold; all of them when it reads none.
+  Expr surely(const Expr& c, bool wanted) {
+    if (is_coordinate_condition(c)) return wanted ? c : logical_not(c);
+    if (c.op() == Op::not_) return surely(c.args()[0], !wanted);
+    if (c.op() != Op::and_ && c.op() != Op::or_) return Expr::boolean(false);
+    const auto key = std::pair(c.identity(), wanted);
+    if (const auto it = surely_.find(key); it != surely_.end()) return it->second;
+    const Expr a = surely(c.args()[0], wanted), b = surely(c.args()[1], wanted);
+    return surely_[key] = (c.op() == Op::and_) == wanted ? logical_and(a, b) : logical_or(a, b);
+  }
+
+  using Key = std::pair<const void*, bool>;  ///< an expression that the pass keeps alive, and `finite` or `wanted`
+  std::map<Key, Masked> masked_;
+  std::map<Key, Expr> surely_;
+  std::map<const void*, bool> takes_away_;
+};
 
 }  // namespace
 
@@ -111,9 +121,10 @@ LeftOut left_out(const PassStates& states, const Ranges& ranges) {
   LeftOut out;
   if (!states.all_stabilised() || states.stabilised().empty()) return out;
   Expr never, later, settled;
+  Masks masks;
   for (const PassStates::Stabilised& s : states.stabilised()) {
-    never = logical_and(never, masked(s.x, false).where);
-    const Masked m = masked(s.x, true);
+    never = logical_and(never, masks.masked(s.x, false).where);
+    const Masked m = masks.masked(s.x, true);
     later = logical_and(later, m.where);
     if (std::isinf(m.bound)) continue;
     if (s.maximum.empty() || s.x.type() != DType::f32) later = Expr::boolean(false);

@@ -78,16 +78,6 @@ Expander::Expander(const Kernel& kernel) : kernel_(kernel) {
   for (const char* name : {"workgroup", "lane", "subgroup"}) names_.reserve(name);
   for (const std::string& s : kernel.symbols) names_.reserve(s);
   for (const KernelBuffer& b : kernel.buffers) names_.reserve(b.name);
-  std::set<std::string> axes;
-  for (const auto& [axis, base] : kernel.bases) axes.insert(axis);
-  for (const KernelTile& t : kernel.tiles) {
-    for (const TileAxis& a : t.axes) axes.insert(a.name);
-  }
-  // A range under a name that is also an axis is the axis' and does not bound the symbol.
-  for (const std::string& s : kernel.symbols) {
-    const auto found = kernel.ranges.find(s);
-    if (found != kernel.ranges.end() && !axes.contains(s)) ranges_[s] = found->second;
-  }
   ranges_["workgroup"] = {0, std::nullopt};
   ranges_["lane"] = {0, kernel.subgroup_size - 1};
   ranges_["subgroup"] = {0, kernel.subgroups - 1};
@@ -366,7 +356,7 @@ void Expander::set_bases(const std::map<std::string, Expr>& bases) {
     // Inside the expression an axis means its base outside.
     Base result;
     result.facts.range = range_at_bases(e);
-    if (const auto known = kernel_.ranges.find(axis); known != kernel_.ranges.end()) {
+    if (const auto known = kernel_.ranges.find("axis:" + axis); known != kernel_.ranges.end()) {
       result.facts.range = intersect(result.facts.range, known->second);
     }
     result.facts.divisor = divisor(e, {});

@@ -121,7 +121,7 @@ struct Kernel {
   Expr workgroups;                    ///< number of work items, over symbols
   int subgroup_size = 32;
   int subgroups = 1;
-  Ranges ranges;  ///< of axes' global extents where constant, for simplification
+  Ranges ranges;  ///< of axes' global extents where constant, for simplification ("axis:q")
   KernelBody body;
 
   const KernelTile& tile(const std::string& tile_name) const;

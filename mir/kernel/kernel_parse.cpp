@@ -356,7 +356,7 @@ class Parser {
         AICF_TRY(const std::string name, take_name(text));
         const auto high = cut(text, "..");
         if (!high) return error("expected 'low .. high'");
-        Range& range = kernel_.ranges[name];
+        Range& range = kernel_.ranges["axis:" + name];
         if (text != "?") {
           AICF_TRY(range.low, integer(text));
         }

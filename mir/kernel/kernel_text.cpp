@@ -160,9 +160,10 @@ class Printer {
                        text(kernel_.workgroups, sizes_first), kernel_.subgroup_size, kernel_.subgroups);
     if (!kernel_.symbols.empty()) line(1, "symbols " + joined(kernel_.symbols));
     declare_axes();
-    for (const auto& [name, range] : kernel_.ranges) {
+    for (const auto& [key, range] : kernel_.ranges) {
+      const std::string axis = key.substr(std::string_view("axis:").size());
       const auto side = [](const std::optional<std::int64_t>& n) { return n ? std::to_string(*n) : std::string("?"); };
-      line(1, fmt::format("range {} {} .. {}", quoted(name), side(range.low), side(range.high)));
+      line(1, fmt::format("range {} {} .. {}", quoted(axis), side(range.low), side(range.high)));
     }
     for (const auto& [axis, e] : kernel_.bases)
       line(1, fmt::format("for {} in grid: {}", quoted(axis + "_tile"), base(axis, e)));

@@ -343,7 +343,7 @@ Ranges StreamingRegion::ranges() const {
   for (const Axis& a : axes) {
     Range range{0, {}};
     if (const auto n = range_of(a.extent, {}).high) range.high = std::max<std::int64_t>(*n - 1, 0);
-    result[a.name] = range;
+    result["axis:" + a.name] = range;
   }
   return result;
 }

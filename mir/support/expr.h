@@ -168,7 +168,8 @@ bool depends_on_value(const Expr& e, const std::string& value);
 struct Range {
   std::optional<std::int64_t> low, high;
 };
-/// Known ranges of axes and symbols by name ("axis:q", "q" both mean axis or symbol q). Symbols default to [0, ∞).
+/// Known ranges by name: "axis:q" of an axis, "symbol:q" of a symbol, "value:q" of an integer value, "q" of an axis or symbol that
+/// has none of its own. Symbols default to [0, ∞).
 using Ranges = std::map<std::string, Range>;
 Range range_of(const Expr& e, const Ranges& ranges);
 

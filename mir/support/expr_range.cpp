@@ -129,7 +129,6 @@ Interval Simplifier::leaf_range(const Expr& e) const {
   } else if (e.op() == Op::symbol) {
     given = find("symbol:" + name);
     if (!given) given = find(name);
-    if (!given) given = find("axis:" + name);
   } else if (e.op() == Op::value) {
     given = find("value:" + name);
   }

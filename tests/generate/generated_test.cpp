@@ -68,6 +68,11 @@ std::string fault(const Generated& g, Runner& runner, bool fuse, Tally* tally) {
   const Target target = runner.place.target.backend ? runner.place.target : chance.target();
   const auto compiled = compile(model->graph, model->constants, target, options);
   if (!compiled) return "refused: " + compiled.error().text();
+  if (std::getenv("AICF_GENERATED_TRACE"))
+    for (const CompiledRegion& r : compiled->regions) {
+      fmt::print(stderr, "{}", to_string(r.chosen.scheduled));
+      for (const Kernel& k : r.chosen.lowered.kernels) fmt::print(stderr, "{}", to_string(k));
+    }
   if (fuse)
     if (const std::string why = unexplained(g, *model, *compiled); !why.empty()) return "unexplained: " + why;
   const auto actual = runner.run(*model, *compiled, g.inputs, *symbols);

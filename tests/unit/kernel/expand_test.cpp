@@ -367,6 +367,20 @@ TEST(Expand, PredicatesThatBasesDecideAreDropped) {
   EXPECT_EQ(guarded, 2);  // the load and the store of elements 8 to 15; the others end at 48 + 7
 }
 
+TEST(Expand, RangesOfAxesDoNotBoundSymbols) {
+  // Another kernel of the region has an axis named like the symbol. Registers 1 to 3 hold elements from 8 on.
+  std::string text = replaced(elementwise, "  symbols n\n", "  symbols n\n  range n 0 .. 8\n");
+  const std::string spread = "(reg 4, lane 8 @1 stride 4,";
+  while (text.contains(spread)) text = replaced(text, spread, "(reg 4 stride 8, lane 8 @1 stride 1,");
+  const std::int64_t n = 200;
+  InterpreterInput io;
+  io.symbols["n"] = n;
+  for (const char* name : {"X", "Y"}) io.buffers[name] = random_values(n, 1);
+  io.buffers["out"].assign(n, -9);
+  ASSERT_EQ(run(parsed(text), io), "");
+  EXPECT_EQ(std::ranges::count(io.buffers["out"], -9), 0);
+}
+
 TEST(Expand, WhatNothingReadsIsNotEmitted) {
   const char* text = R"(kernel dead work_items 1 subgroup 8 x 1
   buffer X: f32[8, 4]

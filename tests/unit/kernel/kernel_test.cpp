@@ -36,8 +36,8 @@ TEST(KernelText, EveryPartRoundTrips) {
   k.subgroups = 2;
   k.workgroups = ceildiv(Expr::symbol("q"), 16);
   k.bases["q"] = Expr::symbol("workgroup") * 16;
-  k.ranges["q"] = {0, 99};
-  k.ranges["n"] = {1, std::nullopt};
+  k.ranges["axis:q"] = {0, 99};
+  k.ranges["axis:e"] = {1, std::nullopt};
   k.buffers = {{"X", DType::f16, {Expr::symbol("q"), 64}, false}, {"out", DType::f32, {Expr::symbol("n")}, true}};
   k.tiles.push_back({"q",
                      DType::f16,

@@ -146,6 +146,7 @@ TEST(RangeOf, Bounds) {
 
 TEST(RangeOf, NamesWithAndWithoutPrefix) {
   EXPECT_EQ(range_of(z, {{"axis:z", {2, 5}}}).high, 5);
+  EXPECT_EQ(range_of(n, {{"axis:n", {2, 5}}}).high, std::nullopt);  // an axis named like the symbol
   EXPECT_EQ(range_of(Expr::value("w", DType::i32), {{"value:w", {2, 5}}}).low, 2);
   EXPECT_EQ(range_of(n, {{"n", {{}, 9}}}).low, 0);
 }

@@ -54,7 +54,7 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
     std::vector<Expr> here;
     for (const std::vector<Axis>* axes : {&node.axes, &node.reduce_axes})
       for (const Axis& a : *axes) here.push_back(Expr::axis(a.name));
-    const auto change = [&](const Expr& e) {
+    const auto change = [&](const Expr& e, double lowest = -largest) {
       const auto constant = [&](double v) { return Expr::constant(e.type(), v); };
       if (how == Arithmetic::wide) {
         if (e.op() != Op::exp) return e;
@@ -67,7 +67,7 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
         const Expr y = Expr::cast(Expr::cast(e, DType::f64) * Expr::constant(DType::f64, 1 + 0x1p-52), DType::f32);
         const Expr size = Expr::unary(Op::abs, y);
         const Expr whole = Expr::select(less(size, constant(near)), constant(0), y);
-        return Expr::select(logical_or(less(constant(far), y), less(y, constant(-largest))),
+        return Expr::select(logical_or(less(constant(far), y), less(y, constant(lowest))),
                             Expr::unary(Op::sign, y) * constant(INFINITY), whole);
       }
       // Each use of a result changes on its own: plans may compute it again, a sum in another order.
@@ -87,7 +87,7 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
       const bool read = e.op() == Op::load && is_computed(graph.node(e.name()));
       return is_float(e.type()) && (inexact(e.op()) || read) ? change(e) : Expr();
     });
-    if (is_float(node.type) && is_sum(node)) node.body = change(node.body);
+    if (is_float(node.type) && is_sum(node)) node.body = change(node.body, -far);  // two of the lowest overflow
     out.replace(id, std::move(node));
   }
   return out;

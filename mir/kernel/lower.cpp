@@ -127,14 +127,47 @@ Expr Lowering::inside(const std::vector<std::string>& axes) const {
   return all;
 }
 
+// Axes that some tile, state or statement has both of.
+static std::set<std::pair<std::string, std::string>> axes_that_meet(const StreamingRegion& region) {
+  std::set<std::pair<std::string, std::string>> out;
+  const auto meet = [&](std::vector<std::string> axes, const std::vector<std::string>& more,
+                        const std::string& stream) {
+    axes.insert(axes.end(), more.begin(), more.end());
+    if (!stream.empty()) axes.push_back(stream);
+    for (const std::string& a : axes)
+      for (const std::string& b : axes) out.emplace(a, b);
+  };
+  const auto statements = [&](const std::vector<StepStatement>& list, const std::string& stream) {
+    for (const StepStatement& s : list) meet(s.axes, s.over, stream);
+  };
+  for (const TileDecl& t : region.tiles) meet(t.axes, {}, "");
+  statements(region.prologue, "");
+  for (const Stream& s : region.streams) {
+    for (const TileDecl& t : s.tiles) meet(t.axes, {}, s.axis);
+    for (const StateDecl& d : s.states) meet(d.axes, {}, s.axis);
+    statements(s.step, s.axis);
+    for (const StepStatement& x : s.step)
+      if (x.kind == StepStatement::Kind::update)
+        for (const StateDecl& d : s.states)
+          if (d.name == x.name) meet(d.axes, x.over, s.axis);
+    statements(s.finish, "");
+  }
+  statements(region.epilogue, "");
+  return out;
+}
+
 // Lane and subgroup positions: the last axis of the region gets the fastest digits, so that neighbouring lanes hold
-// neighbouring elements of the innermost axis.
+// neighbouring elements of the innermost axis. Axes that never meet (d of the scores, e of the result) may have the same lanes.
 Result<void> Lowering::assign_positions() {
-  std::int64_t lane = 1, subgroup = 1;
+  const auto meets = axes_that_meet(region_);
+  std::map<std::string, std::int64_t> lanes_end;
+  std::int64_t lanes = 1, subgroup = 1;
   for (auto axis = region_.axes.rbegin(); axis != region_.axes.rend(); ++axis) {
     auto plan = schedule_.axes.find(axis->name);
     if (plan == schedule_.axes.end()) continue;
-    std::int64_t stride = 1;
+    std::int64_t stride = 1, lane = 1;
+    for (const auto& [other, end] : lanes_end)
+      if (meets.contains({axis->name, other})) lane = std::max(lane, end);
     auto& factors = spread_[axis->name];
     for (const AxisFactor& f : plan->second.factors) {
       if (f.size == 1) continue;
@@ -148,16 +181,16 @@ Result<void> Lowering::assign_positions() {
       stride *= f.size;
       factors.push_back(out);
     }
+    if (plan->second.size(Level::lane) > 1) lanes_end[axis->name] = lane, lanes = std::max(lanes, lane);
   }
-  if (lane > schedule_.subgroup_size)
+  if (lanes > schedule_.subgroup_size)
     return unsupported(
-        fmt::format("the schedule spreads {} lanes over a subgroup of {}", lane, schedule_.subgroup_size),
+        fmt::format("the schedule spreads {} lanes over a subgroup of {}", lanes, schedule_.subgroup_size),
         region_.name);
   if (subgroup != schedule_.subgroups)
     return unsupported(
         fmt::format("the schedule spreads {} subgroups, the workgroup has {}", subgroup, schedule_.subgroups),
         region_.name);
-  lanes_used_ = lane;
   return {};
 }
 

@@ -83,7 +83,6 @@ class Lowering {
   std::list<TileDecl> first_tiles_;                     ///< loads at a stream's first coordinate
   int temp_count_ = 0;
   std::set<std::string> names_;  ///< of the region's tiles, states and statements
-  std::int64_t lanes_used_ = 1;
 };
 
 }  // namespace aicf::lowering

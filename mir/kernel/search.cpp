@@ -152,6 +152,19 @@ class Enumerator {
  private:
   void consider(const Schedule& s);
   void with_lanes(const std::string& lane_axis);
+  void with_held_lanes();
+  /// The last parallel axis whose rows share what is loaded: some tile does not have it. Empty where there is none.
+  std::string sharing_axis() const {
+    std::string out;
+    for (const std::string& a : region_.parallel)
+      if (extent_.at(a) > 1 && !every_tile_has(a)) out = a;
+    return out;
+  }
+  /// Too few rows share a load to fill the lanes with them.
+  bool few_rows() const {
+    const std::string axis = sharing_axis();
+    return axis.empty() || extent_.at(axis) < space_.subgroup_size;
+  }
   std::int64_t held_tile(const std::string& axis) const;
   bool vectorizable(const TileDecl& t, const std::string& axis) const;
   void plan_tiles(Schedule& s, Delivery delivery) const;
@@ -416,6 +429,48 @@ void Enumerator::with_lanes(const std::string& lane_axis) {
     }
 }
 
+// Lanes along the axes that a row holds: each holds a part of the row, and inner products add up across lanes.
+void Enumerator::with_held_lanes() {
+  const std::int64_t lanes = space_.subgroup_size;
+  const std::string other = sharing_axis();
+  const auto extents = [&](const std::vector<int>& options, const std::string& axis) {
+    std::vector<int> out;
+    for (int n : options)
+      if (n == 1 || (!axis.empty() && n < 2 * extent_.at(axis))) out.push_back(n);
+    return out;
+  };
+  for (int subgroups : space_.subgroups)
+    for (int vector : space_.vector_widths)
+      for (int o : extents(space_.row_registers, other))
+        for (int j : extents(space_.step_registers, stream_)) {
+          if (subgroups > 1 && other.empty()) continue;
+          Schedule s;
+          s.subgroup_size = static_cast<int>(lanes);
+          s.subgroups = subgroups;
+          bool wide = false, whole = true;
+          for (const std::string& h : held_) {
+            const auto n = region_.axis(h).extent.as_int();
+            whole &= n.has_value();
+            if (!n) break;
+            const bool vectors =
+                *n % vector == 0 && std::ranges::any_of(tiles_, [&](const TileDecl* t) { return vectorizable(*t, h); });
+            const std::int64_t v = vectors ? vector : 1, rest = (*n + v * lanes - 1) / (v * lanes);
+            wide |= v > 1;
+            std::vector<AxisFactor>& f = s.axes[h].factors;
+            if (v > 1) f.push_back({Level::reg, v});
+            f.push_back({Level::lane, lanes});
+            if (rest > 1) f.push_back({Level::reg, rest});
+          }
+          if (!whole || (vector > 1 && !wide)) continue;
+          if (!other.empty()) {
+            if (o > 1) s.axes[other].factors.push_back({Level::reg, o});
+            if (subgroups > 1) s.axes[other].factors.push_back({Level::subgroup, subgroups});
+          }
+          if (!stream_.empty()) s.axes[stream_].factors = {{Level::reg, j}};
+          consider(s);
+        }
+}
+
 std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& forced) {
   forced_ = forced;
   std::vector<std::string> lane_axes;
@@ -427,8 +482,10 @@ std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& 
   if (lane_axes.empty() && !region_.parallel.empty()) lane_axes.push_back(region_.parallel.back());
   for (const bool pieces : {false, true}) {
     pieces_ = pieces;
+    if (found_.empty() && pieces) with_held_lanes();
     if (found_.empty()) std::ranges::for_each(lane_axes, [&](const std::string& a) { with_lanes(a); });
   }
+  if (!held_.empty() && few_rows()) with_held_lanes();
   if (lane_axes.empty()) {  // a scalar region
     Schedule s;
     s.subgroup_size = space_.subgroup_size;

@@ -127,35 +127,6 @@ Expr Lowering::inside(const std::vector<std::string>& axes) const {
   return all;
 }
 
-// Axes that some tile, state or statement has both of.
-static std::set<std::pair<std::string, std::string>> axes_that_meet(const StreamingRegion& region) {
-  std::set<std::pair<std::string, std::string>> out;
-  const auto meet = [&](std::vector<std::string> axes, const std::vector<std::string>& more,
-                        const std::string& stream) {
-    axes.insert(axes.end(), more.begin(), more.end());
-    if (!stream.empty()) axes.push_back(stream);
-    for (const std::string& a : axes)
-      for (const std::string& b : axes) out.emplace(a, b);
-  };
-  const auto statements = [&](const std::vector<StepStatement>& list, const std::string& stream) {
-    for (const StepStatement& s : list) meet(s.axes, s.over, stream);
-  };
-  for (const TileDecl& t : region.tiles) meet(t.axes, {}, "");
-  statements(region.prologue, "");
-  for (const Stream& s : region.streams) {
-    for (const TileDecl& t : s.tiles) meet(t.axes, {}, s.axis);
-    for (const StateDecl& d : s.states) meet(d.axes, {}, s.axis);
-    statements(s.step, s.axis);
-    for (const StepStatement& x : s.step)
-      if (x.kind == StepStatement::Kind::update)
-        for (const StateDecl& d : s.states)
-          if (d.name == x.name) meet(d.axes, x.over, s.axis);
-    statements(s.finish, "");
-  }
-  statements(region.epilogue, "");
-  return out;
-}
-
 // Lane and subgroup positions: the last axis of the region gets the fastest digits, so that neighbouring lanes hold
 // neighbouring elements of the innermost axis. Axes that never meet (d of the scores, e of the result) may have the same lanes.
 Result<void> Lowering::assign_positions() {
@@ -590,6 +561,34 @@ void drop_needless_barriers(Kernel& kernel) {
 }
 
 }  // namespace
+
+std::set<std::pair<std::string, std::string>> axes_that_meet(const StreamingRegion& region) {
+  std::set<std::pair<std::string, std::string>> out;
+  const auto meet = [&](std::vector<std::string> axes, const std::vector<std::string>& more,
+                        const std::string& stream) {
+    axes.insert(axes.end(), more.begin(), more.end());
+    if (!stream.empty()) axes.push_back(stream);
+    for (const std::string& a : axes)
+      for (const std::string& b : axes) out.emplace(a, b);
+  };
+  const auto statements = [&](const std::vector<StepStatement>& list, const std::string& stream) {
+    for (const StepStatement& s : list) meet(s.axes, s.over, stream);
+  };
+  for (const TileDecl& t : region.tiles) meet(t.axes, {}, "");
+  statements(region.prologue, "");
+  for (const Stream& s : region.streams) {
+    for (const TileDecl& t : s.tiles) meet(t.axes, {}, s.axis);
+    for (const StateDecl& d : s.states) meet(d.axes, {}, s.axis);
+    statements(s.step, s.axis);
+    for (const StepStatement& x : s.step)
+      if (x.kind == StepStatement::Kind::update)
+        for (const StateDecl& d : s.states)
+          if (d.name == x.name) meet(d.axes, x.over, s.axis);
+    statements(s.finish, "");
+  }
+  statements(region.epilogue, "");
+  return out;
+}
 
 Result<LoweredRegion> lower(const ScheduledRegion& scheduled) {
   lowering::Lowering l(scheduled.region, scheduled.schedule);

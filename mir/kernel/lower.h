@@ -2,6 +2,9 @@
 
 // The one lowering, shared by all backends: a scheduled region becomes kernels. The schedule decides, lowering obeys.
 
+#include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "mir/kernel/kernel.h"
@@ -20,6 +23,10 @@ struct LoweredRegion {
   std::vector<Kernel> kernels;  ///< run in order; two when the stream is split (partial states, then merge and finish)
   std::vector<ScratchBuffer> scratch;
 };
+
+/// Pairs of axes that some tile, state or statement has both of: their lanes are disjoint. d of the scores and e of the
+/// result of an attention may have the same ones.
+std::set<std::pair<std::string, std::string>> axes_that_meet(const StreamingRegion& region);
 
 /// Errors (unsupported): a schedule that this region cannot take, with the axis or tile and the rule; the caller takes the
 /// next schedule.

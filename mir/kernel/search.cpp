@@ -433,6 +433,18 @@ void Enumerator::with_lanes(const std::string& lane_axis) {
 void Enumerator::with_held_lanes() {
   const std::int64_t lanes = space_.subgroup_size;
   const std::string other = sharing_axis();
+  const auto meet = axes_that_meet(region_);
+  std::set<std::string> spread, accumulated;  // what lanes leave of a state's own sum is not added up
+  for (const Stream& st : region_.streams)
+    for (const StepStatement& x : st.step)
+      if (x.kind == StepStatement::Kind::update) accumulated.insert(x.over.begin(), x.over.end());
+  for (const std::string& h : held_)
+    if (region_.axis(h).extent.as_int() && !accumulated.contains(h) &&
+        std::ranges::none_of(spread, [&](const std::string& a) {
+          return meet.contains({a, h});
+        }))
+      spread.insert(h);
+  if (spread.empty()) return;
   const auto extents = [&](const std::vector<int>& options, const std::string& axis) {
     std::vector<int> out;
     for (int n : options)
@@ -447,21 +459,23 @@ void Enumerator::with_held_lanes() {
           Schedule s;
           s.subgroup_size = static_cast<int>(lanes);
           s.subgroups = subgroups;
-          bool wide = false, whole = true;
+          bool wide = false;
           for (const std::string& h : held_) {
-            const auto n = region_.axis(h).extent.as_int();
-            whole &= n.has_value();
-            if (!n) break;
-            const bool vectors =
-                *n % vector == 0 && std::ranges::any_of(tiles_, [&](const TileDecl* t) { return vectorizable(*t, h); });
-            const std::int64_t v = vectors ? vector : 1, rest = (*n + v * lanes - 1) / (v * lanes);
-            wide |= v > 1;
             std::vector<AxisFactor>& f = s.axes[h].factors;
+            if (!spread.contains(h)) {
+              f = {{Level::reg, held_tile(h)}};
+              continue;
+            }
+            const std::int64_t n = extent_.at(h);
+            const bool vectors =
+                n % vector == 0 && std::ranges::any_of(tiles_, [&](const TileDecl* t) { return vectorizable(*t, h); });
+            const std::int64_t v = vectors ? vector : 1, rest = (n + v * lanes - 1) / (v * lanes);
+            wide |= v > 1;
             if (v > 1) f.push_back({Level::reg, v});
             f.push_back({Level::lane, lanes});
             if (rest > 1) f.push_back({Level::reg, rest});
           }
-          if (!whole || (vector > 1 && !wide)) continue;
+          if (vector > 1 && !wide) continue;
           if (!other.empty()) {
             if (o > 1) s.axes[other].factors.push_back({Level::reg, o});
             if (subgroups > 1) s.axes[other].factors.push_back({Level::subgroup, subgroups});

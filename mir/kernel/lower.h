@@ -24,8 +24,8 @@ struct LoweredRegion {
   std::vector<ScratchBuffer> scratch;
 };
 
-/// Pairs of axes that some tile, state or statement has both of: their lanes are disjoint. d of the scores and e of the
-/// result of an attention may have the same ones.
+/// Pairs of axes that some tile, state or statement has both of: their lanes are disjoint. An inner product's axis
+/// and one that only its result's users have may have the same ones.
 std::set<std::pair<std::string, std::string>> axes_that_meet(const StreamingRegion& region);
 
 /// Errors (unsupported): a schedule that this region cannot take, with the axis or tile and the rule; the caller takes the

@@ -5,6 +5,7 @@
 
 #include "mir/region/form.h"
 #include "mir/support/contains.h"
+#include "mir/support/expr_brief.h"
 
 namespace aicf {
 
@@ -17,23 +18,34 @@ std::set<std::string> axes_in(const Expr& load) {
   return out;
 }
 
-// All loads that a value depends on through elementwise statements.
-std::vector<Expr> elementwise_loads(const Region& region, const Expr& body) {
-  std::vector<Expr> out = loads_of(body);
+// All loads that a value depends on through elementwise statements, each of which is looked at once.
+void elementwise_loads(const Region& region, const Expr& body, std::set<std::string>& seen, std::vector<Expr>& out) {
+  for (const Expr& l : loads_of(body)) out.push_back(l);
   for (const std::string& v : values_of(body)) {
     const Statement* s = region.find(v);
-    if (!s || !s->over.empty()) continue;
-    for (const Expr& l : elementwise_loads(region, s->body)) out.push_back(l);
+    if (s && s->over.empty() && seen.insert(v).second) elementwise_loads(region, s->body, seen, out);
   }
+}
+
+std::vector<Expr> elementwise_loads(const Region& region, const Expr& body) {
+  std::vector<Expr> out;
+  std::set<std::string> seen;
+  elementwise_loads(region, body, seen, out);
   return out;
 }
 
-bool depends_on(const Region& region, const Statement& s, const std::string& value) {
+bool depends_on(const Region& region, const Statement& s, const std::string& value, std::set<std::string>& seen) {
   for (const std::string& v : values_of(s.body)) {
     if (v == value) return true;
-    if (const Statement* p = region.find(v); p && depends_on(region, *p, value)) return true;
+    if (!seen.insert(v).second) continue;
+    if (const Statement* p = region.find(v); p && depends_on(region, *p, value, seen)) return true;
   }
   return false;
+}
+
+bool depends_on(const Region& region, const Statement& s, const std::string& value) {
+  std::set<std::string> seen;
+  return depends_on(region, s, value, seen);
 }
 
 // The elementwise program between the inner contraction and the weights: what multiplies it, what is added or selected.
@@ -54,17 +66,17 @@ void describe_programs(const Region& region, const Statement& inner, const std::
       };
       if ((e.op() == Op::mul || e.op() == Op::div) && carries(e.args()[0]) != carries(e.args()[1])) {
         const Expr& other = carries(e.args()[0]) ? e.args()[1] : e.args()[0];
-        std::string text = (e.op() == Op::div ? "1 / " : "") + to_string(other);
+        std::string text = (e.op() == Op::div ? "1 / " : "") + brief(other);
         roles.scale = roles.scale == "none" ? text : roles.scale + " * " + text;
       }
       if ((e.op() == Op::add || e.op() == Op::sub) && carries(e.args()[0]) != carries(e.args()[1])) {
         const Expr& other = carries(e.args()[0]) ? e.args()[1] : e.args()[0];
-        std::string text = to_string(other);
-        if (other.op() == Op::value && region.find(other.name())) text = to_string(region.find(other.name())->body);
+        std::string text = brief(other);
+        if (other.op() == Op::value && region.find(other.name())) text = brief(region.find(other.name())->body);
         roles.mask = roles.mask == "none" ? "+ " + text : roles.mask + "; + " + text;
       }
       if (e.op() == Op::select && (carries(e.args()[1]) || carries(e.args()[2])) && !carries(e.args()[0])) {
-        std::string text = "where " + to_string(e.args()[0]);
+        std::string text = "where " + brief(e.args()[0]);
         roles.mask = roles.mask == "none" ? text : roles.mask + "; " + text;
       }
     });

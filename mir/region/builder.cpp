@@ -14,6 +14,7 @@ namespace {
 using Renaming = std::map<std::string, std::string>;
 
 constexpr int most_outside_loads = 256;
+constexpr std::uint64_t largest_body = 4096;  ///< operations of a statement, written out as a tree
 constexpr int most_substitutions = 1024;  ///< loads of one member that are computed in place, each at its own index
 
 class Builder {
@@ -201,6 +202,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   std::erase_if(order, [&](NodeId id) { return !members_.contains(id); });
   // Only reductions that come before look for axes by what was loaded.
   auto to_place = std::ranges::count_if(order, [&](NodeId id) { return !graph_.node(id).reduce_axes.empty(); });
+  std::map<NodeId, NodeId> substituted;  // the first that is computed in place, by user
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     const Node& node = graph_.node(*it);
     auto mapped = renaming_.find(node.id);
@@ -225,6 +227,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
         for (std::size_t i = 0; here && i < p.axes.size(); ++i)
           here = at_place(load.args()[i], m->second.at(p.axes[i].name));
         if (here) continue;
+        substituted.try_emplace(node.id, p.id);
         if (++substitutions > most_substitutions)
           return std::unexpected(BuildFailure{p.id, "index maps",
                                               fmt::format("'{}' would be computed at more than {} places of '{}'",
@@ -250,6 +253,13 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   for (Statement& s : region_.statements) {
     const Node& node = graph_.node(s.node);
     s.body = simplify(body_of(node, as_expressions(renaming_.at(node.id))), region_.ranges());
+    if (const auto in_place = substituted.find(node.id);
+        in_place != substituted.end() && s.body.tree_size() > largest_body) {
+      return std::unexpected(
+          BuildFailure{in_place->second, "index maps",
+                       fmt::format("'{}' computed in place makes '{}' an expression of more than {} operations",
+                                   graph_.node(in_place->second).name, node.name, largest_body)});
+    }
     for (const std::string& o : s.origin)
       if (!contains(region_.origin, o)) region_.origin.push_back(o);
   }

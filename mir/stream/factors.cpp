@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mir/support/expr_brief.h"
 #include "mir/stream/problem.h"
 
 namespace aicf::stream {
@@ -67,7 +68,7 @@ class Placement {
     to.body = scaled(to.body, factor);
     certificate_.push_back({"invariant factor", to.name,
                             fmt::format("{} of '{}', at most 1 in magnitude, is applied to what is held along {}",
-                                        to_string(factor), from.name, axis_)});
+                                        brief(factor), from.name, axis_)});
   }
 
   Region& region_;

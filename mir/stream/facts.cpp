@@ -43,7 +43,7 @@ bool Interval::finite() const {
 
 bool Facts::is_maximum_of(const Expr& m, const Expr& x) const {
   Expr e = m;
-  while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_map(e.name()))
+  while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_open(e.name()))
     e = problem_.statement(e.name()).body;
   if (e.op() == Op::max || e.op() == Op::maxnum) return is_maximum_of(e.args()[0], x) || is_maximum_of(e.args()[1], x);
   if (e.op() == Op::cast && is_float(e.type())) return is_maximum_of(e.args()[0], x);
@@ -71,11 +71,11 @@ Interval Facts::of_statement(const Statement& s) const {
       Interval sum{body.low >= 0 ? 0 : -infinity, body.high <= 0 ? 0 : infinity};
       // Σ exp(x − max x) over the same axes holds the term exp(0).
       Expr e = s.body;
-      while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_map(e.name()))
+      while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_open(e.name()))
         e = problem_.statement(e.name()).body;
       if (e.op() == Op::exp) {
         Expr d = e.args()[0];
-        while (d.op() == Op::value && problem_.defines(d.name()) && problem_.is_map(d.name()))
+        while (d.op() == Op::value && problem_.defines(d.name()) && problem_.is_open(d.name()))
           d = problem_.statement(d.name()).body;
         if (d.op() == Op::sub && d.args()[1].op() == Op::value && problem_.defines(d.args()[1].name())) {
           const Statement& m = problem_.statement(d.args()[1].name());

@@ -26,7 +26,7 @@ const PassStates::Reduction* PassStates::reduction(const std::string& result) co
 Factors PassStates::factorise(const Expr& e) const {
   Factors f;
   const auto go = [&](const auto& self, const Expr& x, bool inverse) -> void {
-    if (x.op() == Op::value && problem_.defines(x.name()) && problem_.is_map(x.name())) {
+    if (x.op() == Op::value && problem_.defines(x.name()) && problem_.is_open(x.name())) {
       return self(self, problem_.statement(x.name()).body, inverse);
     }
     if (x.op() == Op::mul) {
@@ -156,7 +156,7 @@ std::vector<SignedAtom> PassStates::resolve(const Expr& b, bool negative) {
     }
     const Expr& e = a.e;
     if (e.op() == Op::value && problem_.defines(e.name())) {
-      if (problem_.is_map(e.name())) {
+      if (problem_.is_open(e.name())) {
         // Opened only for sums; anything else is one atom.
         const Expr& body = problem_.statement(e.name()).body;
         const bool sum = body.op() == Op::add || body.op() == Op::sub || body.op() == Op::neg || body.op() == Op::value;

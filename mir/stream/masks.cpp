@@ -15,9 +15,10 @@ bool is_coordinate_condition(const Expr& c) {
 
 namespace {
 
+// Choices, not measured: masks of models are far below either.
 constexpr double absorbs_scores = -1e30;  ///< an added constant at most this leaves nothing of what it is added to
 constexpr double least_mask = -1000;      ///< greater constants are data rather than masks
-constexpr double negligible = 104;        ///< exp(−x) is 0 in f32 from here on
+constexpr double negligible = 104;        ///< exp(−104) < 2^−149, the least f32 above 0: exp(−x) is 0 from here on
 
 /// x is at most `bound` for the coordinates `where`, whatever the tensors hold.
 struct Masked {
@@ -135,6 +136,9 @@ LeftOut left_out(const PassStates& states, const Ranges& ranges) {
   }
   never = simplify(never, ranges);
   later = simplify(later, ranges);
+  constexpr std::uint64_t largest = 1024;  ///< a condition that decides about each tile is written out as a tree
+  if (never.tree_size() > largest) never = Expr::boolean(false);
+  if (later.tree_size() > largest) later = Expr::boolean(false);
   if (!never.is_constant(0)) out.skip = never;
   if (later.is_constant(0) || later == never || !settled) return out;
   out.defer = later;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "mir/support/expr_brief.h"
+
 namespace aicf::stream {
 namespace {
 
@@ -44,7 +46,7 @@ class Analysis {
 
   std::unexpected<Failure> unknown(const Expr& e, const std::string& why) const {
     return refuse("monotone",
-                  fmt::format("'{}' is not shown to be monotone along '{}': {}", to_string(e), problem_.axis(), why));
+                  fmt::format("'{}' is not shown to be monotone along '{}': {}", brief(e), problem_.axis(), why));
   }
 
   const Problem& problem_;
@@ -61,7 +63,7 @@ Attempt<Form> Analysis::scaled(Form form, const Expr& factor, const Expr& e) con
     return form;
   }
   if (form.shape == Shape::quasi_convex || form.shape == Shape::quasi_concave) {
-    return unknown(e, fmt::format("the sign of '{}' is not known", to_string(factor)));
+    return unknown(e, fmt::format("the sign of '{}' is not known", brief(factor)));
   }
   form.shape = Shape::either;
   return form;
@@ -156,7 +158,7 @@ Attempt<Form> Analysis::select(const Expr& e) {
   const Expr c = expander_.uniform(e.args()[0]);
   if (!c)
     return refuse("uniform predicate",
-                  fmt::format("'{}' is not shown to be the same along '{}'", to_string(e.args()[0]), problem_.axis()));
+                  fmt::format("'{}' is not shown to be the same along '{}'", brief(e.args()[0]), problem_.axis()));
   AICF_TRY(const Form a, run(e.args()[1]));
   AICF_TRY(const Form b, run(e.args()[2]));
   Form out{Expr::select(c, a.e, b.e), a.shape, a.partial || b.partial};
@@ -182,6 +184,7 @@ Attempt<Form> Analysis::run(const Expr& e) {
   if (!is_float(e.type())) return unknown(e, "it is not a float");
   if (e.op() == Op::value) {
     if (!problem_.is_map(e.name())) return unknown(e, "it reduces over other axes");
+    if (!problem_.is_open(e.name())) return unknown(e, "it is too large when it is written out");
     return run(problem_.statement(e.name()).body);
   }
   if (e.op() == Op::select) return select(e);
@@ -245,8 +248,8 @@ Attempt<Monotone> monotone(const Problem& problem, const Facts& facts, Expander&
     case Shape::quasi_convex:
     case Shape::quasi_concave:
       if ((form.shape == Shape::quasi_convex) != maximum) {
-        return refuse("monotone", fmt::format("'{}' takes its {} between the extremes of '{}'", to_string(body),
-                                              maximum ? "maximum" : "minimum", to_string(out.g)));
+        return refuse("monotone", fmt::format("'{}' takes its {} between the extremes of '{}'", brief(body),
+                                              maximum ? "maximum" : "minimum", brief(out.g)));
       }
       [[fallthrough]];
     case Shape::either:
@@ -259,7 +262,7 @@ Attempt<Monotone> monotone(const Problem& problem, const Facts& facts, Expander&
   const char* how = out.from_max && out.from_min      ? "an extreme of both ends"
                     : form.shape == Shape::increasing ? "increasing"
                                                       : "decreasing";
-  out.condition = fmt::format("{} in '{}' for every reachable running result", how, to_string(out.g));
+  out.condition = fmt::format("{} in '{}' for every reachable running result", how, brief(out.g));
   return out;
 }
 

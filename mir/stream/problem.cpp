@@ -109,6 +109,11 @@ Expr Problem::canonical(const Expr& e) const {
   });
 }
 
+bool Problem::is_open(const std::string& value) const {
+  constexpr std::uint64_t largest = 4096;
+  return is_map(value) && canonical(Expr::value(value, statement(value).type)).tree_size() <= largest;
+}
+
 Expr Problem::extent(const std::vector<std::string>& axes) const {
   Expr product = 1;
   for (const std::string& a : axes) product = product * region_.axis(a).extent;

@@ -53,6 +53,9 @@ class Problem {
   bool is_result(const std::string& value) const { return has(statement(value).over, axis_); }
   /// A map may be replaced by its body.
   bool is_map(const std::string& value) const { return statement(value).over.empty(); }
+  /// A map that is small enough when written out with the maps it reads: only such ones are looked into operation by
+  /// operation. A chain of maps that each read the one before twice doubles with each.
+  bool is_open(const std::string& value) const;
   /// The element depends on the coordinate along n.
   bool carries(const std::string& value) const { return has(statement(value).axes, axis_); }
   bool carries(const Expr& e) const;

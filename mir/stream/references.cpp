@@ -97,7 +97,7 @@ std::string PassStates::hint(const Expr& canonical, const std::string& maximum) 
   for (const Statement& s : problem_.region().statements) {
     if (!s.over.empty() || s.body.op() != Op::exp) continue;
     Expr a = s.body.args()[0];
-    while (a.op() == Op::value && problem_.is_map(a.name())) a = problem_.statement(a.name()).body;
+    while (a.op() == Op::value && problem_.is_open(a.name())) a = problem_.statement(a.name()).body;
     if (a.op() == Op::sub && problem_.canonical(a.args()[0]) == canonical && a.args()[1].op() == Op::value &&
         a.args()[1].name() == maximum) {
       return s.name;

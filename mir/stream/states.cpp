@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mir/support/expr_brief.h"
 #include "mir/stream/multi_index.h"
 
 namespace aicf::stream {
@@ -410,7 +411,7 @@ void PassStates::certify(const Reduction& r) {
       for (const Expr& f : *list) {
         if (f.is_constant()) continue;
         note("invariant factor", fmt::format("'{}' is the same along {}; limit: the sum without it must not overflow",
-                                             to_string(f), problem_.axis()));
+                                             brief(f), problem_.axis()));
       }
     }
   }

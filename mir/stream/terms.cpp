@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "mir/support/expr_brief.h"
+
 namespace aicf::stream {
 namespace {
 
@@ -58,8 +60,9 @@ Expr value_of(const Factors& f, DType type) {
 }
 
 void flatten_sum(const Expr& e, bool negative, std::vector<SignedAtom>& out) {
+  constexpr std::uint64_t largest = 1024;
   if (!e) return;
-  switch (e.op()) {
+  switch (e.tree_size() <= largest ? e.op() : Op::value) {
     case Op::add:
       flatten_sum(e.args()[0], negative, out);
       flatten_sum(e.args()[1], negative, out);
@@ -155,7 +158,7 @@ Term Expander::times(Term a, const Term& b) const {
 // cannot overflow.
 void Expander::join_exponentials(Term& t) const {
   const auto exponent = [&](Expr e) -> Expr {
-    while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_map(e.name()))
+    while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_open(e.name()))
       e = problem_.statement(e.name()).body;
     return e.op() == Op::exp ? typed(e.args()[0]) : Expr();
   };
@@ -218,7 +221,7 @@ Attempt<Term> Expander::root(Term t) {
   for (auto* list : {&t.coefficient.num, &t.coefficient.den, &t.weight.num, &t.weight.den}) {
     for (Expr& e : *list) {
       if (!facts_.bounds(e).non_negative()) {
-        return refuse("cascade", fmt::format("the root of a product with '{}', whose sign is not known", to_string(e)));
+        return refuse("cascade", fmt::format("the root of a product with '{}', whose sign is not known", brief(e)));
       }
       e = Expr::unary(Op::sqrt, e);
     }
@@ -269,7 +272,7 @@ Attempt<Expander::Sides> Expander::affine(const Expr& e) {
   const auto sides = [&](std::size_t i) { return affine(e.args()[i]); };
   switch (e.op()) {
     case Op::value:
-      if (!problem_.is_map(e.name())) break;
+      if (!problem_.is_open(e.name())) break;
       return affine(problem_.statement(e.name()).body);
     case Op::add: {
       AICF_TRY(const Sides a, sides(0));
@@ -320,7 +323,7 @@ Attempt<Expander::Sides> Expander::affine(const Expr& e) {
     default:
       break;
   }
-  return refuse("cascade", fmt::format("'{}' is not a streamed value plus a running one", to_string(e)));
+  return refuse("cascade", fmt::format("'{}' is not a streamed value plus a running one", brief(e)));
 }
 
 Attempt<std::vector<Term>> Expander::expand_select(const Expr& e) {
@@ -335,9 +338,9 @@ Attempt<std::vector<Term>> Expander::expand_select(const Expr& e) {
     condition = uniform(c);
     if (!condition)
       return refuse("uniform predicate",
-                    fmt::format("'{}' is not shown to be the same along '{}'", to_string(c), problem_.axis()));
+                    fmt::format("'{}' is not shown to be the same along '{}'", brief(c), problem_.axis()));
     use("uniform predicate", fmt::format("'{}' is the same along {} as '{}'; 0 times a streamed factor counts as 0",
-                                         to_string(c), problem_.axis(), to_string(condition)));
+                                         brief(c), problem_.axis(), brief(condition)));
   }
   std::vector<Term> out;
   for (const bool chosen : {true, false}) {
@@ -362,7 +365,7 @@ Attempt<std::vector<Term>> Expander::expand_power(const Expr& e) {
     return std::vector<Term>{std::move(t)};
   }
   const auto power = small_power(exponent);
-  if (!power || *power == 0) return refuse("cascade", fmt::format("'{}' is not a small whole power", to_string(e)));
+  if (!power || *power == 0) return refuse("cascade", fmt::format("'{}' is not a small whole power", brief(e)));
   AICF_TRY(std::vector<Term> base, expand(e.args()[0]));
   if (*power < 0) {
     if (base.size() != 1) return refuse("cascade", "division by a sum of running terms");
@@ -379,7 +382,7 @@ Attempt<std::vector<Term>> Expander::expand_power(const Expr& e) {
 Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
   const Kind k = kind(e);
   if (k != Kind::mixed) {
-    if (!is_float(e.type())) return refuse("cascade", fmt::format("'{}' is not a float", to_string(e)));
+    if (!is_float(e.type())) return refuse("cascade", fmt::format("'{}' is not a float", brief(e)));
     Term t;
     const Expr factor = typed(e);
     if (k == Kind::along) {
@@ -394,6 +397,8 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
       return refuse("cascade",
                     fmt::format("'{}' reduces over other axes a value that rests on running results", e.name()));
     }
+    if (!problem_.is_open(e.name()))
+      return refuse("cascade", fmt::format("'{}' is too large when it is written out", e.name()));
     return expand(problem_.statement(e.name()).body);
   }
   switch (e.op()) {
@@ -402,7 +407,7 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
     case Op::neg:
     case Op::log: {
       if (auto sides = affine(e)) {
-        if (!sides->x) return refuse("cascade", fmt::format("'{}' has no streamed part", to_string(e)));
+        if (!sides->x) return refuse("cascade", fmt::format("'{}' has no streamed part", brief(e)));
         Term t;
         t.linears.push_back({sides->x, sides->b, 1});
         return std::vector<Term>{std::move(t)};
@@ -432,7 +437,7 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
     case Op::reciprocal: {
       const Expr& denominator = e.args().back();
       AICF_TRY(std::vector<Term> b, expand(denominator));
-      if (b.size() != 1) return refuse("cascade", fmt::format("division by the sum '{}'", to_string(denominator)));
+      if (b.size() != 1) return refuse("cascade", fmt::format("division by the sum '{}'", brief(denominator)));
       AICF_TRY(Term inverted, inverse(b[0]));
       if (e.op() == Op::reciprocal) {
         join_exponentials(inverted);
@@ -455,7 +460,7 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
       }
       // exp(where(c, a, b)) = where(c, exp(a), exp(b))
       Expr a = e.args()[0];
-      while (a.op() == Op::value && problem_.is_map(a.name())) a = problem_.statement(a.name()).body;
+      while (a.op() == Op::value && problem_.is_open(a.name())) a = problem_.statement(a.name()).body;
       if (a.op() != Op::select) return std::unexpected(sides.error());
       return expand_select(
           Expr::select(a.args()[0], Expr::unary(Op::exp, a.args()[1]), Expr::unary(Op::exp, a.args()[2])));
@@ -470,7 +475,7 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
       if (facts_.bounds(e.args()[0]).non_negative()) return expand(e.args()[0]);
       AICF_TRY(std::vector<Term> terms, expand(e.args()[0]));
       if (terms.size() != 1 || !terms[0].linears.empty()) {
-        return refuse("cascade", fmt::format("the sign of '{}' is not known", to_string(e.args()[0])));
+        return refuse("cascade", fmt::format("the sign of '{}' is not known", brief(e.args()[0])));
       }
       for (auto* list :
            {&terms[0].coefficient.num, &terms[0].coefficient.den, &terms[0].weight.num, &terms[0].weight.den}) {
@@ -498,7 +503,7 @@ Expr Expander::uniform(const Expr& c) {
   if (kind(c) == Kind::constant || kind(c) == Kind::running) return c;
   switch (c.op()) {
     case Op::value:
-      return problem_.is_map(c.name()) ? uniform(problem_.statement(c.name()).body) : Expr();
+      return problem_.is_open(c.name()) ? uniform(problem_.statement(c.name()).body) : Expr();
     case Op::not_: {
       const Expr a = uniform(c.args()[0]);
       return a ? logical_not(a) : a;

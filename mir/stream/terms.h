@@ -84,7 +84,7 @@ class Expander {
 Expr product_of(const std::vector<Expr>& factors, DType type);
 Expr value_of(const Factors& f, DType type);
 
-/// `e` as a list of signed atoms: sums, differences and negations flattened, no empties.
+/// `e` as a list of signed atoms: sums, differences and negations flattened, no empties. A very large sum is one atom.
 struct SignedAtom {
   bool negative = false;
   Expr e;

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "mir/support/expr.h"
+#include "mir/support/expr_brief.h"
 #include "mir/support/expr_node.h"
 #include "mir/support/expr_syntax.h"
 
@@ -220,6 +220,12 @@ std::string to_string(const Expr& e) {
   Printer printer;
   printer.print(e, 0, false);
   return printer.take();
+}
+
+std::string brief(const Expr& e) {
+  constexpr std::uint64_t longest = 256;
+  if (!e || e.tree_size() <= longest) return to_string(e);
+  return fmt::format("an expression of more than {} operations", longest);
 }
 
 }  // namespace aicf

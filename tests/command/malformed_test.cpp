@@ -120,28 +120,77 @@ TEST_F(Made, TextThatAsksForMuch) {
   refused({"explain", write("f.aicf", "m(x: f32[" + product + "]) -> y\ny = Neg(x)\n")}, {0, 2, 3}, {});
 }
 
-TEST_F(Made, ShapeArithmeticThatDoublesWithEachNode) {
-  const auto chain = [&](const std::string& first, const std::string& step, int times, const std::string& last) {
-    std::string text = "m(x: f32[n, 4]) -> y\nt0 = " + first + "\n";
-    for (int k = 1; k < times; ++k) {
-      std::string line = "t" + std::to_string(k) + " = " + step + "\n";
+/// t0 = `first`, t1 = `step` of t0 and so on; `$` stands for the value before. A value that reads the one before twice has
+/// 2^`times` operations when it is written out as a tree.
+struct Chain {
+  std::string inputs, first, step, last;
+  int times = 60;
+
+  std::string text() const {
+    const auto of = [](std::string line, int k) {
       for (std::size_t at = 0; (at = line.find('$')) != std::string::npos;)
-        line.replace(at, 1, "t" + std::to_string(k - 1));
-      text += line;
-    }
-    std::string end = last;
-    end.replace(end.find('$'), 1, "t" + std::to_string(times - 1));
-    return text + "y = " + end + "\n";
-  };
-  const std::string file = dir_.file("chain.aicf");
-  for (const std::string& text :
-       {chain("Shape(x)", "Mul($, Add($, 1))", 40, "ConstantOfShape($)"),
-        chain("Range(0, 1000, 1)", "Add(Mul($, $), $)", 40, "Cast($, to=1)"),
-        chain("Neg(x)", "Concat($, $, axis=1)", 24, "Neg($)"), chain("Neg(x)", "Add($, $)", 60, "Neg($)")}) {
-    SCOPED_TRACE(text);
-    refused({"explain", write("chain.aicf", text)}, {0, 2, 3}, {});
+        line.replace(at, 1, "t" + std::to_string(k));
+      return line + "\n";
+    };
+    std::string out = "m(" + inputs + ") -> y\nt0 = " + first + "\n";
+    for (int k = 1; k < times; ++k) out += "t" + std::to_string(k) + " = " + of(step, k - 1);
+    return out + "y = " + of(last, times - 1);
   }
+};
+void PrintTo(const Chain& c, std::ostream* out) {
+  *out << c.step << " then " << c.last;
 }
+
+class Doubling : public Made, public ::testing::WithParamInterface<Chain> {};
+
+TEST_P(Doubling, EndsInTime) {
+  const std::string file = write("chain.aicf", GetParam().text());
+  refused({"explain", file}, {0, 2, 3}, {});
+  refused({"compile", file, "--target", "lavapipe", "-o", dir_.file("chain.aicfpkg")}, {0, 2, 3}, {});
+}
+
+std::vector<Chain> doubling_chains() {
+  const std::string row = "x: f32[n, 4]";
+  std::vector<Chain> out{{row, "Shape(x)", "Mul($, Add($, 1))", "ConstantOfShape($)", 40},
+                         {row, "Range(0, 1000, 1)", "Add(Mul($, $), $)", "Cast($, to=1)", 40},
+                         {row, "Neg(x)", "Concat($, $, axis=1)", "Neg($)", 24},
+                         {row, "Neg(x)", "Add($, $)", "Neg($)"}};
+  const std::string floats = "x: f32[8, 8], w: f32[8, 8], b: f32[8, 8], c: bool[8, 8], d: bool[8, 8]";
+  const std::string product = "MatMul(w, Transpose(w, perm=[1, 0]))";
+  for (const char* step :
+       {"Where(c, Add($, Neg($)), Sub($, Where(c, $, x)))", "Min(Max($, b), Add($, x))", "Sub(Neg($), Mul($, b))",
+        "Exp(Sub(Log(Add(Abs($), 1.0)), Abs($)))", "Slice(Concat($, Neg($), axis=1), [4], [12], [1])",
+        "Add($, Transpose($, perm=[1, 0]))", "Add(Expand(Slice($, [0], [1], [0]), [8, 8]), $)"}) {
+    out.push_back({floats, "Identity(x)", step, "Neg($)"});                               // alone
+    out.push_back({floats, "Identity(x)", step, "MatMul(Softmax($), w)"});                // as scores
+    out.push_back({floats, "Identity(x)", step, "ReduceSum($, [1])"});                    // summed
+    out.push_back({floats, "Identity(x)", step, "MatMul(Softmax(" + product + "), $)"});  // as values
+    out.push_back(
+        {floats, "Identity(x)", step, "MatMul(Softmax(MatMul(w, Transpose($, perm=[1, 0]))), w)"});  // as keys
+    out.push_back({floats, "Softmax(x)", step, "MatMul($, w)"});                                     // as weights
+    out.push_back({floats, product, step, "MatMul(Softmax($), w)"});                                 // of scores
+    out.push_back({floats, "MatMul(Softmax(" + product + "), x)", step, "Neg($)"});                  // after
+  }
+  for (const char* step : {"Or(And($, c), And(Not($), d))", "Xor($, And($, d))", "Where($, c, Not($))",
+                           "Less(Cast($, to=1), Add(Cast($, to=1), x))"}) {
+    out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -inf)), w)"});
+    out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -1e9)), w)"});
+    out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(x), Where($, w, 0.0))"});
+  }
+  const std::string sized = "x: f32[n, n], w: f32[n, 8]", n = "Squeeze(Slice(Shape(x), [0], [1]), [0])";
+  const std::string positions = "Range(0, " + n + ", 1)";
+  for (const char* step : {"Mul($, Add($, 1))", "Mod(Mul($, Add($, 5)), Add(Abs($), 3))",
+                           "Add(Mul(Div($, 3), 5), Mod($, 7))", "Where(Less($, 4), Add($, 3), Sub($, 2))"}) {
+    out.push_back({sized, "Identity(" + positions + ")", step, "Gather(x, Mod(Abs($), " + n + "), axis=1)"});
+    out.push_back({sized, "Identity(" + positions + ")", step,
+                   "MatMul(Softmax(Where(Less(Unsqueeze($, [1]), Unsqueeze(" + positions + ", [0])), x, -inf)), w)"});
+    out.push_back({sized, n, step, "Slice(x, [0], Unsqueeze($, [0]), [0])"});
+    out.push_back({sized, n, step, "Mul(x, Cast($, to=1))"});
+  }
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Chains, Doubling, ::testing::ValuesIn(doubling_chains()));
 
 TEST_F(Made, FilesOutsideTheFolderStayUnread) {
   // Everything that the models ask for exists: only the refusal keeps it from being read.

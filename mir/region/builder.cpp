@@ -14,7 +14,7 @@ namespace {
 using Renaming = std::map<std::string, std::string>;
 
 constexpr int most_outside_loads = 256;
-constexpr std::uint64_t largest_body = 4096;  ///< operations of a statement, written out as a tree
+constexpr std::uint64_t largest_body = 512;  ///< operations of a statement, written out as a tree
 constexpr int most_substitutions = 1024;  ///< loads of one member that are computed in place, each at its own index
 
 class Builder {
@@ -185,6 +185,12 @@ Expr Builder::body_of(const Node& node, const ExprMap& axes) const {
                  });
 }
 
+BuildFailure too_large(const Node& in_place, const Node& user) {
+  return {in_place.id, "index maps",
+          fmt::format("'{}' computed in place makes '{}' an expression of more than {} operations", in_place.name,
+                      user.name, largest_body)};
+}
+
 std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& outputs) {
   const Node& root = graph_.node(root_);
   Renaming own;
@@ -214,6 +220,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     if (int steps = most_outside_loads; to_place > 0) outside_loads(body, outside_, steps);
     // Maps that will be substituted load members too: follow them.
     std::vector<Expr> pending{body};
+    std::set<Expr> followed;
     int substitutions = 0;
     while (!pending.empty()) {
       Expr b = pending.back();
@@ -226,8 +233,9 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
         bool here = m != renaming_.end();
         for (std::size_t i = 0; here && i < p.axes.size(); ++i)
           here = at_place(load.args()[i], m->second.at(p.axes[i].name));
-        if (here) continue;
+        if (here || !followed.insert(load).second) continue;
         substituted.try_emplace(node.id, p.id);
+        if (load.tree_size() > largest_body) return std::unexpected(too_large(p, node));
         if (++substitutions > most_substitutions)
           return std::unexpected(BuildFailure{p.id, "index maps",
                                               fmt::format("'{}' would be computed at more than {} places of '{}'",
@@ -255,10 +263,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     s.body = simplify(body_of(node, as_expressions(renaming_.at(node.id))), region_.ranges());
     if (const auto in_place = substituted.find(node.id);
         in_place != substituted.end() && s.body.tree_size() > largest_body) {
-      return std::unexpected(
-          BuildFailure{in_place->second, "index maps",
-                       fmt::format("'{}' computed in place makes '{}' an expression of more than {} operations",
-                                   graph_.node(in_place->second).name, node.name, largest_body)});
+      return std::unexpected(too_large(graph_.node(in_place->second), node));
     }
     for (const std::string& o : s.origin)
       if (!contains(region_.origin, o)) region_.origin.push_back(o);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <ranges>
+
 namespace aicf::stream {
 namespace {
 
@@ -49,10 +52,14 @@ Problem::Problem(Region region, std::string axis)
     : region_(std::move(region)), axis_(std::move(axis)), ranges_(region_.ranges()) {
   for (const Statement& s : region_.statements) {
     by_name_[s.name] = &s;
-    count_values(s.body, uses_);
     results_[s.name] = is_result(s.name) ? std::set<std::string>{s.name} : results(s.body);
   }
   for (const RegionOutput& o : region_.outputs) ++uses_[o.value];
+  for (const Statement& s : std::views::reverse(region_.statements)) {
+    count_values(s.body, uses_);
+    // Another name for a value: who reads the name reads the value.
+    if (s.body.op() == Op::value && s.over.empty()) uses_[s.body.name()] += std::max(0, uses_[s.name] - 1);
+  }
 }
 
 const Statement& Problem::statement(const std::string& value) const {

@@ -15,7 +15,7 @@ using Renaming = std::map<std::string, std::string>;
 
 constexpr int most_outside_loads = 256;
 constexpr std::uint64_t largest_body = 512;  ///< operations of a statement, written out as a tree
-constexpr int most_substitutions = 1024;  ///< loads of one member that are computed in place, each at its own index
+constexpr int most_substitutions = 1024;     ///< loads of one member that are computed in place, each at its own index
 
 class Builder {
  public:

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mir/support/expr_brief.h"
 #include "mir/stream/problem.h"
+#include "mir/support/expr_brief.h"
 
 namespace aicf::stream {
 namespace {

@@ -18,7 +18,7 @@ namespace {
 // Choices, not measured: masks of models are far below either.
 constexpr double absorbs_scores = -1e30;  ///< an added constant at most this leaves nothing of what it is added to
 constexpr double least_mask = -1000;      ///< greater constants are data rather than masks
-constexpr double negligible = 104;        ///< exp(−104) < 2^−149, the least f32 above 0: exp(−x) is 0 from here on
+constexpr double negligible = 104;  ///< exp(−104) < 2^−149, the least f32 above 0: exp(−x) is 0 from here on
 
 /// x is at most `bound` for the coordinates `where`, whatever the tensors hold.
 struct Masked {

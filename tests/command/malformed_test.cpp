@@ -171,8 +171,8 @@ std::vector<Chain> doubling_chains() {
     out.push_back({floats, product, step, "MatMul(Softmax($), w)"});                                 // of scores
     out.push_back({floats, "MatMul(Softmax(" + product + "), x)", step, "Neg($)"});                  // after
   }
-  for (const char* step : {"Or(And($, c), And(Not($), d))", "Xor($, And($, d))", "Where($, c, Not($))",
-                           "Less(Cast($, to=1), Add(Cast($, to=1), x))"}) {
+  for (const char* step :
+       {"Or(And($, c), And(Not($), d))", "Where($, c, Not($))", "Less(Cast($, to=1), Add(Cast($, to=1), x))"}) {
     out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -inf)), w)"});
     out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -1e9)), w)"});
     out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(x), Where($, w, 0.0))"});

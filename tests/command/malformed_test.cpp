@@ -146,7 +146,6 @@ class Doubling : public Made, public ::testing::WithParamInterface<Chain> {};
 TEST_P(Doubling, EndsInTime) {
   const std::string file = write("chain.aicf", GetParam().text());
   refused({"explain", file}, {0, 2, 3}, {});
-  refused({"compile", file, "--target", "lavapipe", "-o", dir_.file("chain.aicfpkg")}, {0, 2, 3}, {});
 }
 
 std::vector<Chain> doubling_chains() {
@@ -161,21 +160,14 @@ std::vector<Chain> doubling_chains() {
        {"Where(c, Add($, Neg($)), Sub($, Where(c, $, x)))", "Min(Max($, b), Add($, x))", "Sub(Neg($), Mul($, b))",
         "Exp(Sub(Log(Add(Abs($), 1.0)), Abs($)))", "Slice(Concat($, Neg($), axis=1), [4], [12], [1])",
         "Add($, Transpose($, perm=[1, 0]))", "Add(Expand(Slice($, [0], [1], [0]), [8, 8]), $)"}) {
-    out.push_back({floats, "Identity(x)", step, "Neg($)"});                               // alone
     out.push_back({floats, "Identity(x)", step, "MatMul(Softmax($), w)"});                // as scores
-    out.push_back({floats, "Identity(x)", step, "ReduceSum($, [1])"});                    // summed
     out.push_back({floats, "Identity(x)", step, "MatMul(Softmax(" + product + "), $)"});  // as values
-    out.push_back(
-        {floats, "Identity(x)", step, "MatMul(Softmax(MatMul(w, Transpose($, perm=[1, 0]))), w)"});  // as keys
-    out.push_back({floats, "Softmax(x)", step, "MatMul($, w)"});                                     // as weights
-    out.push_back({floats, product, step, "MatMul(Softmax($), w)"});                                 // of scores
-    out.push_back({floats, "MatMul(Softmax(" + product + "), x)", step, "Neg($)"});                  // after
+    out.push_back({floats, "MatMul(Softmax(" + product + "), x)", step, "Neg($)"});       // after
   }
   for (const char* step :
        {"Or(And($, c), And(Not($), d))", "Where($, c, Not($))", "Less(Cast($, to=1), Add(Cast($, to=1), x))"}) {
     out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -inf)), w)"});
     out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -1e9)), w)"});
-    out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(x), Where($, w, 0.0))"});
   }
   const std::string sized = "x: f32[n, n], w: f32[n, 8]", n = "Squeeze(Slice(Shape(x), [0], [1]), [0])";
   const std::string positions = "Range(0, " + n + ", 1)";
@@ -185,7 +177,6 @@ std::vector<Chain> doubling_chains() {
     out.push_back({sized, "Identity(" + positions + ")", step,
                    "MatMul(Softmax(Where(Less(Unsqueeze($, [1]), Unsqueeze(" + positions + ", [0])), x, -inf)), w)"});
     out.push_back({sized, n, step, "Slice(x, [0], Unsqueeze($, [0]), [0])"});
-    out.push_back({sized, n, step, "Mul(x, Cast($, to=1))"});
   }
   return out;
 }

@@ -67,6 +67,8 @@ class VulkanBackend final : public Backend {
     model->subgroup_sizes = {static_cast<int>(property("subgroup_size", model->subgroup_sizes.front()))};
     model->figures["workgroup_memory"] = {static_cast<double>(property("workgroup_memory", 16384)), 'm'};
     model->figures["max_invocations"] = {static_cast<double>(property("max_workgroup_invocations", 128)), 'm'};
+    if (const auto most = properties.find("max_arguments"); most != properties.end())
+      model->figures["max_arguments"] = {static_cast<double>(most->second), 'm'};
     model->features["storage_16bit"] = property("storage_16bit", 0) != 0;
     model->features["signed_zero_inf_nan_preserve_f32"] = property("signed_zero_inf_nan_preserve_f32", 0) != 0;
     model->features["wide_loads_u64"] = model->features["wide_loads_u64"] && property("shader_i64", 0) != 0;
@@ -85,11 +87,14 @@ class VulkanBackend final : public Backend {
     for (EvaluatedSchedule& e : found) {
       Schedule& s = e.scheduled.schedule;
       if (std::isinf(s.predicted.total)) {
-        if (out.empty() && &e == &found.back())
-          return unsupported(fmt::format("a thread would make more than {} loop iterations, where {} stops",
-                                         model["most_iterations"], model.title),
-                             region.name);
-        continue;
+        if (!out.empty() || &e != &found.back()) continue;
+        return unsupported(
+            s.predicted.limit == "buffers"
+                ? fmt::format("a kernel would take more than {} buffers, the most that {} binds",
+                              model["max_arguments"], model.title)
+                : fmt::format("a thread would make more than {} loop iterations, where {} stops",
+                              model["most_iterations"], model.title),
+            region.name);
       }
       s.reasons.push_back(fmt::format("subgroup {} of {}", s.subgroup_size, model.title));
       s.reasons.push_back(fmt::format("limited by {}: {:.0f} of {:.0f} us", s.predicted.limit,

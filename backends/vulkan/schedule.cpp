@@ -16,6 +16,7 @@ ScheduleSpace vulkan_space(const DeviceModel& model) {
   int most = static_cast<int>(model.value_or("subgroups_most", 4));
   space.splits = {1, 2, 4, 8};
   space.split_below = 16 * model["units"];
+  most = std::min(most, static_cast<int>(model["max_invocations"]) / space.subgroup_size);
   space.subgroups = {1};
   for (int s = 2; s <= most; s *= 2) space.subgroups.push_back(s);
   if (!model.features.contains("instruction_model") || !model.features.at("instruction_model")) space.row_padding = 1;
@@ -134,6 +135,9 @@ PredictedCost vulkan_cost(std::span<const StaticCounts> kernels, const DeviceMod
   const double most = model.value_or("most_iterations", std::numeric_limits<double>::infinity());
   for (const StaticCounts& k : kernels)
     if (k["iteration"] >= most) return {{}, std::numeric_limits<double>::infinity(), 0, "loop iterations"};
+  for (const StaticCounts& k : kernels)
+    if (k.buffers > model.value_or("max_arguments", k.buffers))
+      return {{}, std::numeric_limits<double>::infinity(), 0, "buffers"};
 
   bool sum = model.features.contains("instruction_model") && model.features.at("instruction_model");
   PredictedCost cost = sum ? instruction_cost(kernels, model, first_run) : roofline_cost(kernels, model);

@@ -261,6 +261,7 @@ struct Liveness {
 StaticCounts Counter::run() {
   out_.subgroups = program_.subgroups;
   out_.subgroup_size = program_.subgroup_size;
+  out_.buffers = static_cast<int>(program_.buffers.size());
   std::int64_t items = std::max<std::int64_t>(0, evaluate(program_.workgroups, 1));
   out_.workgroups = static_cast<double>(items);
   for (const SharedArray& a : program_.shared)

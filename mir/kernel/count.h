@@ -25,7 +25,8 @@ struct StaticCounts {
   double workgroups = 1;
   int subgroups = 1;
   int subgroup_size = 1;
-  int live = 0;  ///< largest number of scalars live at once
+  int live = 0;     ///< largest number of scalars live at once
+  int buffers = 0;  ///< kernel arguments
   std::int64_t shared_bytes = 0;
   double buffer_bytes =
       0;  ///< device bytes of the buffers, or of all accesses where those are fewer: moved at least once

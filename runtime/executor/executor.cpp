@@ -78,6 +78,21 @@ Result<void> fits(Device& device, const Program& program) {
   return {};
 }
 
+/// Kernels that read or write a buffer see all of it, up to the device's limit. Said before anything is allocated.
+Result<void> check_range(const Device& device, const Program& program, std::size_t buffer, std::uint64_t bytes) {
+  const auto& properties = device.info().properties;
+  const auto most = properties.find("max_buffer_range");
+  if (most == properties.end() || bytes <= static_cast<std::uint64_t>(most->second)) return {};
+  const auto binds = [&](const Launch& l) { return std::ranges::count(l.buffers, static_cast<int>(buffer)) > 0; };
+  const auto launch = std::ranges::find_if(program.launches, binds);
+  if (launch == program.launches.end()) return {};
+  return unsupported(
+      fmt::format("tensor '{}' has {} bytes, and a kernel of {} sees at most {} bytes of one; smaller sizes, fusion "
+                  "where it is an intermediate, or another device help",
+                  program.buffers[buffer].name, bytes, device.info().name, most->second),
+      launch->region);
+}
+
 }  // namespace
 
 std::string held(const Package& package) {
@@ -139,6 +154,9 @@ Result<std::unique_ptr<Executor>> Executor::create(Device& device, const Program
   for (std::size_t i = 0; i < program.constants.size(); ++i) {
     auto named = std::ranges::find(program.buffers, static_cast<std::int64_t>(i), &BufferPlan::constant);
     std::string name = named == program.buffers.end() ? fmt::format("constant {}", i) : named->name;
+    if (named != program.buffers.end())
+      AICF_RETURN_IF_ERROR(check_range(device, program, static_cast<std::size_t>(named - program.buffers.begin()),
+                                       program.constants[i].size() * device_size(program.constants[i].type())));
     AICF_TRY(std::vector<std::byte> bytes, to_device(name, program.constants[i]));
     AICF_TRY(auto buffer, device.allocate(bytes.size()));
     AICF_RETURN_IF_ERROR(device.upload(*buffer, 0, bytes));
@@ -160,6 +178,7 @@ Result<Executor::Impl::Sizes> Executor::Impl::sizes(const std::map<std::string, 
       out.shapes[i].push_back(v);
       bytes *= static_cast<std::size_t>(v);
     }
+    AICF_RETURN_IF_ERROR(check_range(device, program, i, bytes));
     out.bytes.push_back(bytes);
   }
   return out;

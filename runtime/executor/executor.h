@@ -77,7 +77,8 @@ std::string held(const Package& package);
 /// program must outlive it; like its device it is for one thread at a time.
 class Executor {
  public:
-  /// Errors: refused when the device does not take a kernel, whose place `failed_kernel` gets; run_failure.
+  /// Errors: refused when the device does not take a kernel, whose place `failed_kernel` gets; unsupported when a weight
+  /// is larger than what a kernel of the device sees of one tensor (run: any tensor); run_failure.
   static Result<std::unique_ptr<Executor>> create(Device& device, const Program& program,
                                                   std::size_t* failed_kernel = nullptr);
   ~Executor();

@@ -8,6 +8,7 @@
 
 #include "runtime/vulkan/api.h"
 #include "tests/fault/fault_core.h"
+#include "tests/fault/vulkan_limits.h"
 
 namespace {
 
@@ -73,6 +74,13 @@ struct Wrapper<Tag, R(VKAPI_PTR*)(A...)> {
         bool null = false;
         if constexpr (sizeof...(A) >= 2) null = !std::get<sizeof...(A) - 2>(all);
         if (!null) freed(kind);
+      }
+      if constexpr (sizeof...(A) == 2) {
+        auto* second = std::get<1>(std::tuple(arguments...));
+        if constexpr (requires { cut_down(*second); }) {
+          real(arguments...);
+          return cut_down(*second);
+        }
       }
       return real(arguments...);
     }

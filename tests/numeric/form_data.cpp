@@ -22,7 +22,7 @@ class Source {
   std::mt19937_64 bits_;
 };
 
-double element(Data data, std::int64_t row, std::int64_t column, std::int64_t length, Source& source) {
+double element(Data data, double offset, std::int64_t row, std::int64_t column, std::int64_t length, Source& source) {
   const bool odd_row = row % 2 == 1;
   switch (data) {
     case Data::close:
@@ -34,7 +34,7 @@ double element(Data data, std::int64_t row, std::int64_t column, std::int64_t le
     case Data::wide:
       return source.normal() * 40;
     case Data::offset:
-      return 1e6 + source.normal();
+      return offset + source.normal();
     case Data::constant:
       return 1.25;
     case Data::zeros:
@@ -172,7 +172,9 @@ Tensor make(Data data, DType type, const std::vector<std::int64_t>& shape, unsig
   Tensor t(type, shape);
   Source source(seed);
   const std::int64_t length = shape.empty() ? 1 : shape.back();
-  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, element(data, i / length, i % length, length, source));
+  // As far out as leaves a unit in the last place (f32: a sixteenth of one).
+  const double offset = type == DType::f16 ? 1024 : type == DType::bf16 ? 128 : 1e6;
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, element(data, offset, i / length, i % length, length, source));
   const double special = data == Data::nan              ? nan
                          : data == Data::infinity       ? inf
                          : data == Data::minus_infinity ? -inf

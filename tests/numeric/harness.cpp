@@ -96,8 +96,11 @@ Result<NamedTensors> reference(const Model& model, const NamedTensors& inputs, c
   return out;
 }
 
-::testing::AssertionResult within(const NamedTensors& actual, const NamedTensors& expected, double absolute,
-                                  double relative) {
+namespace {
+
+/// `bad(error, expected element, largest finite expected)`: 0 where an element is right, else how wrong.
+template <class Bad>
+::testing::AssertionResult compare(const NamedTensors& actual, const NamedTensors& expected, const Bad& bad) {
   for (const auto& [name, e] : expected) {
     const auto it = actual.find(name);
     if (it == actual.end()) return ::testing::AssertionFailure() << "no output '" << name << "'";
@@ -105,22 +108,40 @@ Result<NamedTensors> reference(const Model& model, const NamedTensors& inputs, c
     if (a.shape() != e.shape())
       return ::testing::AssertionFailure() << fmt::format("'{}' has the shape [{}] instead of [{}]", name,
                                                           fmt::join(a.shape(), ", "), fmt::join(e.shape(), ", "));
-    double largest = 0, error = 0;
+    double largest = 0, most = 0;
+    for (std::int64_t i = 0; i < e.size(); ++i)
+      if (std::isfinite(e.at(i))) largest = std::max(largest, std::fabs(e.at(i)));
     std::int64_t worst = -1;
     for (std::int64_t i = 0; i < e.size(); ++i) {
       const double x = a.at(i), y = e.at(i);
-      if (std::isfinite(y)) largest = std::max(largest, std::fabs(y));
       if ((std::isnan(x) && std::isnan(y)) || x == y) continue;
       if (!std::isfinite(x) || !std::isfinite(y))
         return ::testing::AssertionFailure() << fmt::format("'{}'[{}] is {} instead of {}", name, i, x, y);
-      if (std::fabs(x - y) > error) error = std::fabs(x - y), worst = i;
+      if (const double b = bad(std::fabs(x - y), y, largest); b > most) most = b, worst = i;
     }
-    if (error > absolute && error > relative * largest)
+    if (worst >= 0)
       return ::testing::AssertionFailure()
              << fmt::format("'{}'[{}] is {} instead of {}: error {:.3g}, largest expected {:.3g}", name, worst,
-                            a.at(worst), e.at(worst), error, largest);
+                            a.at(worst), e.at(worst), std::fabs(a.at(worst) - e.at(worst)), largest);
   }
   return ::testing::AssertionSuccess();
+}
+
+}  // namespace
+
+::testing::AssertionResult within(const NamedTensors& actual, const NamedTensors& expected, double absolute,
+                                  double relative) {
+  return compare(actual, expected, [&](double error, double, double largest) {
+    return error > absolute && error > relative * largest ? error : 0;
+  });
+}
+
+::testing::AssertionResult close(const NamedTensors& actual, const NamedTensors& expected, double absolute,
+                                 double relative) {
+  return compare(actual, expected, [&](double error, double right, double) {
+    const double allowed = absolute + relative * std::fabs(right);
+    return error > allowed ? error / allowed : 0;
+  });
 }
 
 ::testing::AssertionResult same_bits(const NamedTensors& a, const NamedTensors& b) {

@@ -69,6 +69,9 @@ Result<NamedTensors> reference(const Model& model, const NamedTensors& inputs, c
 /// max |error| ≤ absolute or ≤ relative · max |expected finite value|.
 ::testing::AssertionResult within(const NamedTensors& actual, const NamedTensors& expected, double absolute,
                                   double relative);
+/// As within, element by element: |error| ≤ absolute + relative · |expected|.
+::testing::AssertionResult close(const NamedTensors& actual, const NamedTensors& expected, double absolute = 1e-5,
+                                 double relative = 1e-4);
 /// The same bits (any NaN equals any NaN).
 ::testing::AssertionResult same_bits(const NamedTensors& a, const NamedTensors& b);
 

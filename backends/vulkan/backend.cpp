@@ -88,13 +88,12 @@ class VulkanBackend final : public Backend {
       Schedule& s = e.scheduled.schedule;
       if (std::isinf(s.predicted.total)) {
         if (!out.empty() || &e != &found.back()) continue;
-        return unsupported(
-            s.predicted.limit == "buffers"
-                ? fmt::format("a kernel would take more than {} buffers, the most that {} binds",
-                              model["max_arguments"], model.title)
-                : fmt::format("a thread would make more than {} loop iterations, where {} stops",
-                              model["most_iterations"], model.title),
-            region.name);
+        return unsupported(s.predicted.limit == "buffers"
+                               ? fmt::format("a kernel would take more than {} buffers, the most that {} binds",
+                                             model["max_arguments"], model.title)
+                               : fmt::format("a thread would make more than {} loop iterations, where {} stops",
+                                             model["most_iterations"], model.title),
+                           region.name);
       }
       s.reasons.push_back(fmt::format("subgroup {} of {}", s.subgroup_size, model.title));
       s.reasons.push_back(fmt::format("limited by {}: {:.0f} of {:.0f} us", s.predicted.limit,

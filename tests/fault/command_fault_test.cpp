@@ -87,6 +87,21 @@ TEST_F(CommandFaults, AFileThatCannotBeWrittenLeavesNothing) {
   EXPECT_THAT(device.output, HasSubstr("/dev/full: cannot be written: No space left on device"));
 }
 
+// More bytes than a kernel of the device sees of one tensor.
+TEST_F(CommandFaults, AWeightBeyondTheDevicesRangeIsRefused) {
+  const auto limited = [&](int bytes) {
+    return shell(fmt::format("AICF_VULKAN_LIBRARY={} AICF_LIMITS=maxStorageBufferRange={} {} {}", AICF_FAULT_VULKAN,
+                             bytes, AICF_COMMAND, run()));
+  };
+  const Ended ended = limited(4096);
+  EXPECT_EQ(ended.status, 3) << ended.output;
+  EXPECT_THAT(ended.output, HasSubstr("sees at most 4096 bytes of one"));
+  EXPECT_THAT(ended.output, HasSubstr("alive: \n"));
+  EXPECT_EQ(files(), 0U);
+  EXPECT_EQ(limited(1 << 20).status, 0);
+  expect_right_outputs();
+}
+
 TEST_F(CommandFaults, ListingDevicesSaysWhyThereIsNone) {
   const Ended ended = vulkan("vkEnumeratePhysicalDevices=-1", "devices");
   EXPECT_EQ(ended.status, 0) << ended.output;

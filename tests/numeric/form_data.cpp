@@ -22,7 +22,23 @@ class Source {
   std::mt19937_64 bits_;
 };
 
-double element(Data data, double offset, std::int64_t row, std::int64_t column, std::int64_t length, Source& source) {
+/// The smallest normal number.
+double smallest(DType type) {
+  return type == DType::f16 ? 0x1p-14 : 0x1p-126;
+}
+
+/// As far out as leaves a unit in the last place (f32: a sixteenth of one).
+double offset(DType type) {
+  return type == DType::f16 ? 1024 : type == DType::bf16 ? 128 : 1e6;
+}
+
+/// One of three runs of 16 elements is masked, another one in each row; the fourth row keeps one run alone.
+bool tile_is_kept(std::int64_t row, std::int64_t column) {
+  const std::int64_t tile = column / 16;
+  return row % 4 == 3 ? tile == row / 4 % 5 : tile % 3 != row % 4;
+}
+
+double element(Data data, DType type, std::int64_t row, std::int64_t column, std::int64_t length, Source& source) {
   const bool odd_row = row % 2 == 1;
   switch (data) {
     case Data::close:
@@ -34,7 +50,11 @@ double element(Data data, double offset, std::int64_t row, std::int64_t column, 
     case Data::wide:
       return source.normal() * 40;
     case Data::offset:
-      return offset + source.normal();
+      return offset(type) + source.normal();
+    case Data::denormal:
+      return source.normal() * 0.2 * smallest(type);
+    case Data::cliffs:
+      return (column / 8 % 2 == 0 ? -40 : 40) + source.normal();
     case Data::constant:
       return 1.25;
     case Data::zeros:
@@ -45,6 +65,12 @@ double element(Data data, double offset, std::int64_t row, std::int64_t column, 
       return source.uniform() < 0.6 ? 0 : -inf;
     case Data::mask_rows:
       return odd_row && source.uniform() < 0.6 ? 0 : -inf;
+    case Data::mask_tiles:
+      return tile_is_kept(row, column) ? 0 : -inf;
+    case Data::keep_tiles:
+      return tile_is_kept(row, column);
+    case Data::keep_inner:
+      return column > 0 && column + 1 < length;
     case Data::keep:
       return source.uniform() < 0.67;
     case Data::keep_rows:
@@ -77,9 +103,15 @@ std::vector<Form> make_forms() {
   const Form::Variant normal{"normal", {}};
   const auto x = [](const char* name, D d) { return Form::Variant{name, {{"x", d}}}; };
   const Form::Variant offset{"offset", {{"x", D::offset}}, false};
-  const std::vector<Form::Variant> row_data{
-      normal,           x("ascending", D::ascending), x("descending", D::descending),        x("constant", D::constant),
-      x("nan", D::nan), x("infinity", D::infinity),   x("minus_infinity", D::minus_infinity)};
+  const std::vector<Form::Variant> row_data{normal,
+                                            x("ascending", D::ascending),
+                                            x("descending", D::descending),
+                                            x("constant", D::constant),
+                                            x("nan", D::nan),
+                                            x("infinity", D::infinity),
+                                            x("minus_infinity", D::minus_infinity),
+                                            x("cliffs", D::cliffs),
+                                            x("denormal", D::denormal)};
   auto with = [](std::vector<Form::Variant> list, std::initializer_list<Form::Variant> more) {
     list.insert(list.end(), more);
     return list;
@@ -93,16 +125,27 @@ std::vector<Form> make_forms() {
                                                 {"nan_in_values", {{"V", D::nan}}},
                                                 {"infinity_in_values", {{"V", D::infinity}}},
                                                 {"infinity_in_queries", {{"Q", D::infinity}}},
+                                                {"infinity_in_keys", {{"K", D::infinity}}},
+                                                {"minus_infinity_in_values", {{"V", D::minus_infinity}}},
                                                 {"wide_scores", {{"Q", D::wide}}},
+                                                {"cliffs", {{"Q", D::cliffs}, {"K", D::ascending}}},
+                                                {"denormal", {{"Q", D::denormal}, {"V", D::denormal}}},
                                                 {"equal_keys", {{"K", D::constant}}}};
   const std::vector<Form::Variant> mask_data = with(operand_data, {{"some", {{"mask", D::mask}}},
                                                                    {"empty_rows", {{"mask", D::mask_rows}}},
+                                                                   {"tiles", {{"mask", D::mask_tiles}}},
+                                                                   {"cliffs_in_mask", {{"mask", D::cliffs}}},
                                                                    {"large_bias", {{"mask", D::wide}}},
                                                                    {"nan_in_mask", {{"mask", D::nan}}},
                                                                    {"infinity_in_mask", {{"mask", D::infinity}}}});
-  const std::vector<Form::Variant> keep_data = with(operand_data, {{"empty_rows", {{"keep", D::keep_rows}}},
-                                                                   {"last_key", {{"keep", D::keep_last}}},
-                                                                   {"none", {{"keep", D::zeros}}}});
+  const std::vector<Form::Variant> keep_data =
+      with(operand_data, {{"empty_rows", {{"keep", D::keep_rows}}},
+                          {"last_key", {{"keep", D::keep_last}}},
+                          {"tiles", {{"keep", D::keep_tiles}}},
+                          {"nan_in_masked_keys", {{"keep", D::keep_inner}, {"K", D::nan}}},
+                          {"infinity_in_masked_keys", {{"keep", D::keep_inner}, {"K", D::infinity}}},
+                          {"nan_in_masked_values", {{"keep", D::keep_inner}, {"V", D::nan}}},
+                          {"none", {{"keep", D::zeros}}}});
   const std::vector<Form::Variant> plain_operands{normal,
                                                   {"nan_in_queries", {{"Q", D::nan}}},
                                                   {"nan_in_values", {{"V", D::nan}}},
@@ -172,9 +215,7 @@ Tensor make(Data data, DType type, const std::vector<std::int64_t>& shape, unsig
   Tensor t(type, shape);
   Source source(seed);
   const std::int64_t length = shape.empty() ? 1 : shape.back();
-  // As far out as leaves a unit in the last place (f32: a sixteenth of one).
-  const double offset = type == DType::f16 ? 1024 : type == DType::bf16 ? 128 : 1e6;
-  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, element(data, offset, i / length, i % length, length, source));
+  for (std::int64_t i = 0; i < t.size(); ++i) t.set(i, element(data, type, i / length, i % length, length, source));
   const double special = data == Data::nan              ? nan
                          : data == Data::infinity       ? inf
                          : data == Data::minus_infinity ? -inf

@@ -18,7 +18,9 @@ enum class Data {
   descending,  ///< every row falls: the first element stays the maximum
   wide,        ///< normal · 40: exponentials over- and underflow unless the maximum is taken off
   offset,      ///< 10^6 + normal: differences are small beside the values
-  constant,    ///< all elements of the tensor are equal
+  denormal,    ///< normal, each element below the smallest normal number of the type
+  cliffs,    ///< every 8 elements of a row ±80 away from those before: each tile's maximum is far from the last one's
+  constant,  ///< all elements of the tensor are equal
   zeros,
   nan,                  ///< normal; NaN at the first row's last and the last row's first element
   infinity,             ///< normal; +inf there
@@ -26,9 +28,12 @@ enum class Data {
   minus_infinity_rows,  ///< normal; every other row is −inf throughout, the first one too
   mask,                 ///< 0 or −inf at random
   mask_rows,            ///< as mask, every other row −inf throughout, the first one too
+  mask_tiles,           ///< −inf over runs of 16 elements, in every position as the row advances
   keep,                 ///< boolean, two of three true
   keep_rows,            ///< boolean, every other row false throughout, the first one too
   keep_last,            ///< boolean, only the last of each row
+  keep_tiles,           ///< boolean, false where mask_tiles is −inf
+  keep_inner,           ///< boolean, false for the first and the last of each row: where nan and infinity stand in keys
 };
 
 Tensor make(Data data, DType type, const std::vector<std::int64_t>& shape, unsigned seed);

@@ -29,6 +29,28 @@ std::string case_name(const ::testing::TestParamInfo<Case>& info) {
   return info.param.form.name;
 }
 
+/// Sizes of one tile of the schedules taken, one less and one more, and a tile after whole ones: where predicates and
+/// remainders begin. Of symbols that are tiled; the others stay as in `base`.
+std::vector<Sizes> around_tiles(const CompiledModel& compiled, const Sizes& base) {
+  constexpr std::int64_t longest = 300;
+  std::set<Sizes> out;
+  for (const CompiledRegion& r : compiled.regions) {
+    const ScheduledRegion& s = r.chosen.scheduled;
+    for (const Axis& a : s.region.axes) {
+      if (a.extent.op() != Op::symbol || !base.contains(a.extent.name())) continue;
+      const auto plan = s.schedule.axes.find(a.name);
+      const std::int64_t tile = plan == s.schedule.axes.end() ? 1 : plan->second.tile();
+      for (const std::int64_t n : {tile - 1, tile, tile + 1, 3 * tile - 1, 3 * tile, 3 * tile + 1}) {
+        if (tile == 1 || n < 1 || n > longest) continue;
+        Sizes sizes = base;
+        sizes[a.extent.name()] = n;
+        out.insert(sizes);
+      }
+    }
+  }
+  return {out.begin(), out.end()};
+}
+
 // One program for all sizes and data.
 void check(const Case& c, const CompileOptions& options, int regions) {
   const Form& form = c.form;
@@ -44,8 +66,15 @@ void check(const Case& c, const CompileOptions& options, int regions) {
     }
   NUMERIC_TRY(const auto executor, Executor::create(*place.device, compiled.program));
   int failures = 0;
-  for (const Sizes& sizes : form.sizes)
-    for (const Form::Variant& variant : form.variants) {
+  std::vector<Sizes> all = form.sizes;
+  const std::vector<Sizes> tiles = around_tiles(compiled, form.sizes[form.sizes.size() / 2]);
+  all.insert(all.end(), tiles.begin(), tiles.end());
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (std::size_t v = 0; v < form.variants.size(); ++v) {
+      // Of the tiles' neighbours each takes a third of the data.
+      if (k >= form.sizes.size() && v % 3 != k % 3) continue;
+      const Sizes& sizes = all[k];
+      const Form::Variant& variant = form.variants[v];
       if (!options.fuse && !variant.unfused) continue;
       std::string where = variant.name;
       for (const auto& [symbol, n] : sizes) where += fmt::format(" {} = {}", symbol, n);

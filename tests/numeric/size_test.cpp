@@ -66,7 +66,7 @@ TEST_P(SizesOn, SoftmaxOverAMiddleAxis) {
 std::string biased(int d, const char* type = "f32") {
   return fmt::format(
       "m(Q: {1}[head, q, d={0}], K: {1}[head, kv, d], V: {1}[head, kv, d]) -> out\nbias: {1} = -50.0\n"
-      "scores = Add(Mul(MatMul(Q, Transpose(K, perm=[0, 2, 1])), {2}), bias)\n"
+      "scale: {1} = {2}\nscores = Add(Mul(MatMul(Q, Transpose(K, perm=[0, 2, 1])), scale), bias)\n"
       "out = MatMul(Softmax(scores, axis=-1), V)\n",
       d, type, 1 / std::sqrt(d));
 }
@@ -149,10 +149,10 @@ TEST_P(SizesOn, KeysAndValuesOfOtherWidths) {
 
 TEST_P(SizesOn, GroupsOfHeads) {
   for (const auto& [heads, groups] : {std::pair(28, 4), std::pair(40, 2), std::pair(48, 2), std::pair(80, 4)}) {
-    const std::string text =
-        fmt::format("m(Q: f32[1, {}, q, d=64], K: f32[1, {}, kv, d], V: f32[1, {}, kv, d]) -> out\nopset 23\n"
-                    "out = Attention(Q, K, V)\n",
-                    heads, groups, groups);
+    const std::string text = fmt::format(
+        "m(Q: f32[1, {}, q, d=64], K: f32[1, {}, kv, d], V: f32[1, {}, kv, d]) -> out\nopset 23\n"
+        "out = Attention(Q, K, V)\n",
+        heads, groups, groups);
     NUMERIC_TRY(const auto runner, Runner::create(GetParam(), text));
     for (const int q : {1, 5})
       for (const int kv : {5, 65}) {
@@ -175,9 +175,10 @@ TEST_P(SizesOn, GroupsOfHeads) {
 // The cache of a decoder: what was and what is new, as one output. One buffer for both would be read after it is written.
 TEST_P(SizesOn, PastAndPresentAreTwoBuffers) {
   NUMERIC_TRY(const auto runner,
-              Runner::create(GetParam(), "m(Q: f32[2, 1, 8], past: f32[2, p, 8], next: f32[2, n, 8], V: f32[2, kv, 8])"
-                                         " -> out, present\npresent = Concat(past, next, axis=1)\n"
-                                         "out = MatMul(Softmax(MatMul(Q, Transpose(present, perm=[0, 2, 1])), axis=-1), V)\n"));
+              Runner::create(GetParam(),
+                             "m(Q: f32[2, 1, 8], past: f32[2, p, 8], next: f32[2, n, 8], V: f32[2, kv, 8])"
+                             " -> out, present\npresent = Concat(past, next, axis=1)\n"
+                             "out = MatMul(Softmax(MatMul(Q, Transpose(present, perm=[0, 2, 1])), axis=-1), V)\n"));
   for (const int past : {0, 1, 7, 8, 31, 32})
     for (const int next : {1, 3}) {
       SCOPED_TRACE(fmt::format("{} and {}", past, next));

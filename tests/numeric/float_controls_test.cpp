@@ -39,8 +39,9 @@ Seen look(std::string_view module) {
 
 std::vector<std::string> folders() {
   std::ifstream in(std::string(AICF_TESTS_DIR) + "/models/faults/index.json");
+  const auto index = nlohmann::json::parse(in);
   std::vector<std::string> out;
-  for (const auto& c : nlohmann::json::parse(in).at("cases"))
+  for (const auto& c : index.at("cases"))
     for (const char* wanted : {"N01", "N03", "N06", "L08"})
       if (c.at("case") == wanted) out.push_back(c.at("name"));
   return out;

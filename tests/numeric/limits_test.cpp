@@ -48,6 +48,18 @@ Result<Target> target_of(const Mock& mock, bool cpu) {
   return target;
 }
 
+void keep(const CompiledModel& compiled, const Mock& mock) {
+  for (const CompiledRegion& r : compiled.regions)
+    for (std::size_t k = 0; k < r.chosen.programs.size(); ++k) {
+      const ThreadProgram& program = r.chosen.programs[k];
+      EXPECT_EQ(program.subgroup_size, mock.subgroup) << r.region.name;
+      EXPECT_LE(program.subgroup_size * program.subgroups, mock.invocations) << r.region.name;
+      EXPECT_LE(count(program, {}).shared_bytes, mock.memory) << r.region.name;
+      EXPECT_LE(static_cast<std::int64_t>(program.buffers.size()), mock.arguments) << r.region.name;
+      if (!mock.storage_16bit) EXPECT_EQ(r.sources[k].find("GL_EXT_shader_16bit_storage"), std::string::npos);
+    }
+}
+
 /// One in `of` of the corpus: each model for some of the devices, all devices for some of the models.
 class MockedDevices : public ::testing::TestWithParam<std::size_t> {
  public:
@@ -60,7 +72,7 @@ TEST_P(MockedDevices, KernelsKeepTheLimits) {
     const CorpusCase& c = corpus()[i];
     if (!c.needs.empty()) continue;
     NUMERIC_TRY(const Model model, load_model(c.model));
-    for (const std::size_t at : {i * 29, i * 29 + 67, i * 29 + 131, i * 29 + 203}) {
+    for (const std::size_t at : {i * 29, i * 29 + 131}) {
       const Mock& mock = devices[at % devices.size()];
       SCOPED_TRACE(fmt::format("{}: {} bytes, {} threads in subgroups of {}, {} buffers, {} 16-bit storage", c.name,
                                mock.memory, mock.invocations, mock.subgroup, mock.arguments,
@@ -69,15 +81,7 @@ TEST_P(MockedDevices, KernelsKeepTheLimits) {
       CompileOptions options;
       options.assemble = false;
       NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, target, options));
-      for (const CompiledRegion& r : compiled.regions)
-        for (std::size_t k = 0; k < r.chosen.programs.size(); ++k) {
-          const ThreadProgram& program = r.chosen.programs[k];
-          EXPECT_EQ(program.subgroup_size, mock.subgroup) << r.region.name;
-          EXPECT_LE(program.subgroup_size * program.subgroups, mock.invocations) << r.region.name;
-          EXPECT_LE(count(program, {}).shared_bytes, mock.memory) << r.region.name;
-          EXPECT_LE(static_cast<std::int64_t>(program.buffers.size()), mock.arguments) << r.region.name;
-          if (!mock.storage_16bit) EXPECT_EQ(r.sources[k].find("GL_EXT_shader_16bit_storage"), std::string::npos);
-        }
+      keep(compiled, mock);
     }
   }
 }
@@ -92,26 +96,18 @@ TEST(MockedHeads, WideOnesFitSmallDevices) {
         "out = MatMul(Softmax(Add(MatMul(Q, Transpose(K, perm=[0, 2, 1])), mask), axis=-1), V)\n",
         d);
     NUMERIC_TRY(const Model model, parse(text));
-    for (const Mock& mock : mocks()) {
-      if (mock.memory == 48 * 1024 || mock.storage_16bit || mock.invocations == 256) continue;
-      SCOPED_TRACE(fmt::format("D = {}: {} bytes, {} threads in subgroups of {}, {} buffers", d, mock.memory,
-                               mock.invocations, mock.subgroup, mock.arguments));
+    const Mock devices[] = {{16384, 128, 4, 4, false}, {16384, 128, 16, 8, false}, {32768, 1024, 64, 8, false}};
+    for (const Mock& mock : devices) {
+      SCOPED_TRACE(fmt::format("D = {}, {} buffers", d, mock.arguments));
       NUMERIC_TRY(const Target target, target_of(mock, false));
       CompileOptions options;
       options.assemble = false;
       NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, target, options));
-      EXPECT_GE(compiled.regions.size(), mock.arguments < 5 ? 2U : 1U);
+      keep(compiled, mock);
       if (mock.arguments < 5) {
-        EXPECT_TRUE(std::ranges::any_of(compiled.refusals, [](const Refusal& r) {
-          return r.law == "capacity" && r.reason.find("more than 4 buffers") != std::string::npos;
-        }));
+        EXPECT_GE(compiled.regions.size(), 2U);
+        EXPECT_FALSE(compiled.refusals.empty());
       }
-      for (const CompiledRegion& r : compiled.regions)
-        for (const ThreadProgram& p : r.chosen.programs) {
-          EXPECT_LE(p.subgroup_size * p.subgroups, mock.invocations);
-          EXPECT_LE(count(p, {}).shared_bytes, mock.memory);
-          EXPECT_LE(static_cast<std::int64_t>(p.buffers.size()), mock.arguments);
-        }
     }
   }
 }
@@ -137,7 +133,7 @@ TEST(FoldedGrids, ComputeEveryElement) {
   NUMERIC_TRY(place.device, open_vulkan("llvmpipe", limits));
   const std::tuple<const char*, const char*, Sizes> models[] = {
       {"softmax", "m(x: f32[n, 8]) -> y\ny = Softmax(x, axis=-1)\n", {{"n", 70000}}},
-      {"sum", "m(x: f32[n, 3]) -> y\ny = ReduceSum(x, axes=[1])\nopset 11\n", {{"n", 280000}}},
+      {"sum", "m(x: f32[n, 3]) -> y\ny = ReduceSum(x, [1])\n", {{"n", 280000}}},
       {"map", "m(x: f32[n]) -> y\ny = Exp(Neg(x))\n", {{"n", 2700001}}},
       {"batches",
        "m(Q: f32[n, 3, 4], K: f32[n, 3, 4], V: f32[n, 3, 4]) -> y\n"

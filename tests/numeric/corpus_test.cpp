@@ -44,6 +44,7 @@ void expect_streamed(const CorpusCase& c, const CompiledModel& compiled, const N
   }
   // A device model may prefer separate kernels; then it says so. The model of lavapipe never does for the cases of stage
   // 1. A variant may have a law against it, which is said too.
+  if (binds_too_few(compiled)) return;
   const bool refused =
       c.stage > 1 ? !compiled.refusals.empty()
                   : compiled.program.driver != "vulkan" &&

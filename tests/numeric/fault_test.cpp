@@ -84,7 +84,7 @@ void run(const Fault& f, const char* device) {
       CompileOptions options;
       options.fuse = fuse;
       NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, *symbols, options));
-      if (fuse && f.streamed && device == std::string(lavapipe)) {
+      if (fuse && f.streamed && device == std::string(lavapipe) && !binds_too_few(outcome.compiled)) {
         // Over another axis it is no attention, in whatever region it stands.
         const auto& regions = outcome.compiled.regions;
         if (*f.streamed) {

@@ -73,6 +73,12 @@ Result<Place> open_place(const std::string& id) {
   return place;
 }
 
+bool binds_too_few(const CompiledModel& compiled) {
+  return std::ranges::any_of(compiled.refusals, [](const Refusal& r) {
+    return r.law == "capacity" && r.reason.find(" buffers, the most that ") != std::string::npos;
+  });
+}
+
 NamedTensors named_outputs(const Model& model, const RunResult& run) {
   NamedTensors out;
   for (const auto& [output, node] : model.output_of) out[output] = run.outputs.at(node);

@@ -59,6 +59,8 @@ struct Outcome {
 /// Compiles `model` for the place and runs it once.
 Result<Outcome> run_model(Place& place, const Model& model, const NamedTensors& inputs, const Sizes& symbols,
                           const CompileOptions& options = {});
+/// True where a region was refused because the device binds fewer buffers than its kernel would take.
+bool binds_too_few(const CompiledModel& compiled);
 /// The outputs of a run under the model's names.
 NamedTensors named_outputs(const Model& model, const RunResult& run);
 

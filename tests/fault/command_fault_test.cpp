@@ -90,8 +90,8 @@ TEST_F(CommandFaults, AFileThatCannotBeWrittenLeavesNothing) {
 // More bytes than a kernel of the device sees of one tensor.
 TEST_F(CommandFaults, AWeightBeyondTheDevicesRangeIsRefused) {
   const auto limited = [&](int bytes) {
-    return shell(fmt::format("AICF_VULKAN_LIBRARY={} AICF_LIMITS=maxStorageBufferRange={} {} {}", AICF_FAULT_VULKAN,
-                             bytes, AICF_COMMAND, run()));
+    return shell(fmt::format("AICF_VULKAN_LIBRARY={} AICF_FAULT=999999 AICF_LIMITS=maxStorageBufferRange={} {} {}",
+                             AICF_FAULT_VULKAN, bytes, AICF_COMMAND, run()));
   };
   const Ended ended = limited(4096);
   EXPECT_EQ(ended.status, 3) << ended.output;

@@ -87,6 +87,7 @@ class Former {
   NodeId narrowest(const Region& region, const std::set<std::string>& streamed) const;
   std::optional<Failure> check_shape(const Region& region, const StreamingRegion& streaming) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
+  NodeId repeated(const Region& region, const StreamingRegion& streaming) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members) const;
   Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
   std::string region_name(RegionKind kind);
@@ -313,7 +314,7 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
         return refuse("recomputation",
                       fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis), node);
       for (const std::string& p : streaming.parallel)
-        if (!contains(x.axes, p) && !region.axis(p).extent.is_constant(1))
+        if (!contains(x.axes, p) && !region.axis(p).extent.is_constant(1) && !repeats_cheaply(x, p, s.step))
           return refuse("recomputation", fmt::format("'{}' would be computed again for every block of {}", x.name, p),
                         node);
     }
@@ -390,6 +391,23 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
   return out;
 }
 
+// An inner reduction that every block of some parallel axis computes again; -1 where there is none.
+NodeId Former::repeated(const Region& region, const StreamingRegion& streaming) const {
+  for (const Stream& s : streaming.streams)
+    for (const StepStatement& x : s.step) {
+      if (x.kind != StepStatement::Kind::local || x.over.empty()) continue;
+      const bool whole = std::ranges::all_of(streaming.parallel, [&](const std::string& p) {
+        return contains(x.axes, p) || region.axis(p).extent.is_constant(1);
+      });
+      if (whole) continue;
+      for (const Statement& inner : region.statements)
+        if (inner.over == x.over && inner.axes.size() == x.axes.size() &&
+            std::ranges::all_of(x.axes, [&](const std::string& a) { return contains(inner.axes, a); }))
+          return graph_.node(inner.node).id;
+    }
+  return -1;
+}
+
 // What the members cost as regions of their own, each grown without another contraction.
 double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
   double total = 0;
@@ -449,7 +467,9 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           said.push_back(
               {planned->region.origin, "cost",
                fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart)});
-          break;
+          const NodeId culprit = repeated(planned->region, planned->streaming);
+          if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
+          continue;  // the same reach without it
         }
       }
       for (const CertificateEntry& e : planned->streaming.certificate.entries) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mir/graph/graph.h"
+#include "mir/support/contains.h"
 
 namespace aicf {
 
@@ -77,6 +78,18 @@ struct Refusal {
   std::string law;  ///< "cascade", "monotone", "uniform predicate", "second consumer", "recomputation", "capacity", …
   std::string reason;
 };
+
+/// Whether computing the reduction `x`, which lacks `axis`, again for every block of it costs no more than another reduction of
+/// `statements` that has the axis. For Statement and StepStatement.
+template <class S>
+bool repeats_cheaply(const S& x, const std::string& axis, const std::vector<S>& statements) {
+  const auto runs_over = [](const S& s, const std::string& a) { return contains(s.axes, a) || contains(s.over, a); };
+  return std::ranges::any_of(statements, [&](const S& other) {
+    if (other.over.empty() || !contains(other.axes, axis)) return false;
+    const auto too = [&](const std::string& a) { return runs_over(other, a); };
+    return std::ranges::all_of(x.axes, too) && std::ranges::all_of(x.over, too);
+  });
+}
 
 std::string to_string(const Region& region);
 Result<Region> parse_region(std::string_view text, std::string_view place = {});

@@ -348,15 +348,17 @@ void Assembler::step_of(int pass) {
   }
 }
 
-// An axis is parallel when every result and every output has it and nothing reduces over it. Inner reductions have it too:
-// blocks of an axis that they lack would each compute them again.
+// An axis is parallel when every result and every output has it and nothing reduces over it. Inner reductions have it too,
+// or blocks of it would each compute them again; that may be where another one with the axis costs as much (the norm of a
+// key beside its products with the queries).
 std::vector<std::string> Assembler::parallel_axes() const {
   std::vector<std::string> axes;
   for (const Axis& a : problem_.region().axes) {
     bool parallel = a.name != problem_.axis();
     for (const Statement& s : problem_.region().statements) {
       parallel &= !has(s.over, a.name);
-      if (has(s.over, problem_.axis()) || (!s.over.empty() && problem_.carries(s.name)))
+      if (has(s.over, problem_.axis()) ||
+          (!s.over.empty() && problem_.carries(s.name) && !repeats_cheaply(s, a.name, problem_.region().statements)))
         parallel &= has(s.axes, a.name);
     }
     for (const RegionOutput& o : problem_.region().outputs) parallel &= has(problem_.statement(o.value).axes, a.name);

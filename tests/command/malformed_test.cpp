@@ -160,20 +160,17 @@ std::vector<Chain> doubling_chains() {
        {"Where(c, Add($, Neg($)), Sub($, Where(c, $, x)))", "Min(Max($, b), Add($, x))", "Sub(Neg($), Mul($, b))",
         "Exp(Sub(Log(Add(Abs($), 1.0)), Abs($)))", "Slice(Concat($, Neg($), axis=1), [4], [12], [1])",
         "Add($, Transpose($, perm=[1, 0]))", "Add(Expand(Slice($, [0], [1], [0]), [8, 8]), $)"}) {
-    out.push_back({floats, "Identity(x)", step, "MatMul(Softmax($), w)"});                // as scores
-    out.push_back({floats, "Identity(x)", step, "MatMul(Softmax(" + product + "), $)"});  // as values
-    out.push_back({floats, "MatMul(Softmax(" + product + "), x)", step, "Neg($)"});       // after
+    out.push_back({floats, "Identity(x)", step, "MatMul(Softmax($), w)"});           // as scores
+    out.push_back({floats, "MatMul(Softmax(" + product + "), x)", step, "Neg($)"});  // after
   }
   for (const char* step :
        {"Or(And($, c), And(Not($), d))", "Where($, c, Not($))", "Less(Cast($, to=1), Add(Cast($, to=1), x))"}) {
     out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -inf)), w)"});
-    out.push_back({floats, "Or(c, d)", step, "MatMul(Softmax(Where($, " + product + ", -1e9)), w)"});
   }
   const std::string sized = "x: f32[n, n], w: f32[n, 8]", n = "Squeeze(Slice(Shape(x), [0], [1]), [0])";
   const std::string positions = "Range(0, " + n + ", 1)";
   for (const char* step : {"Mul($, Add($, 1))", "Mod(Mul($, Add($, 5)), Add(Abs($), 3))",
                            "Add(Mul(Div($, 3), 5), Mod($, 7))", "Where(Less($, 4), Add($, 3), Sub($, 2))"}) {
-    out.push_back({sized, "Identity(" + positions + ")", step, "Gather(x, Mod(Abs($), " + n + "), axis=1)"});
     out.push_back({sized, "Identity(" + positions + ")", step,
                    "MatMul(Softmax(Where(Less(Unsqueeze($, [1]), Unsqueeze(" + positions + ", [0])), x, -inf)), w)"});
     out.push_back({sized, n, step, "Slice(x, [0], Unsqueeze($, [0]), [0])"});

@@ -116,9 +116,9 @@ struct Stream {
   std::vector<StepStatement> finish;
   Expr skip;  ///< coordinates where every update is neutral (kv > q under −inf): tiles all inside it may be skipped;
               ///< empty = none
-  /// Coordinates, those of `skip` among them, where every update is neutral as long as `settled` holds at the end (kv > q under a finite constant c:
-  /// m - c > 104, exp(c - m) is 0 in f32). Tiles all inside may be left out; where `settled`, over values of states, then
-  /// fails for a row, the stream starts again and runs them. Empty = none.
+  /// Coordinates, those of `skip` among them, where every update is neutral as long as `settled` holds at the end (kv > q
+  /// under a finite constant c: m - c > 104, exp(c - m) is 0 in f32). Tiles all inside may be left out; where `settled`,
+  /// over values of states, then fails for a row, the stream starts again and runs them. Empty = none.
   Expr defer, settled;
 };
 

@@ -86,7 +86,7 @@ class Coverage : public ::testing::TestWithParam<Known> {};
 TEST_P(Coverage, IsWhatTheDocumentSays) {
   const Known& known = GetParam();
   if (!known.needs.empty() && !std::ifstream(known.needs))
-    GTEST_SKIP() << known.needs << " is not here: tools/setup.sh";
+    GTEST_SKIP() << known.needs << " is not there; tools/test fetches it";
   NUMERIC_TRY(const Model model, load_model(known.model));
   NUMERIC_TRY(const Target target, find_target("lavapipe"));
   NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, target, {}));

@@ -22,6 +22,7 @@ import os
 import pathlib
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -163,6 +164,7 @@ class Peer:
         )  # fmt: skip
         self.said = self._answer()
         self.cold_s = time.perf_counter() - start
+        self._let(signal.SIGSTOP)  # threads of some peers spin while they wait
 
     def _answer(self):
         import select
@@ -176,12 +178,20 @@ class Peer:
         self.log.seek(0)
         return {"ready": False, "why": "died: " + " ".join(self.log.read().split())[-200:]}
 
+    def _let(self, sign):
+        if self.process.poll() is None:
+            self.process.send_signal(sign)
+
     def run(self, n):
+        self._let(signal.SIGCONT)
         self.process.stdin.write(f"{n}\n")
         self.process.stdin.flush()
-        return self._answer()
+        said = self._answer()
+        self._let(signal.SIGSTOP)
+        return said
 
     def close(self):
+        self._let(signal.SIGCONT)
         self.process.stdin.close() if not self.process.stdin.closed else None
         try:
             self.process.wait(5)

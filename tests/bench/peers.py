@@ -38,6 +38,8 @@ class OnnxRuntime:
             import onnxruntime_ggml
 
             options = onnxruntime_ggml.session_options({"device": "gpu"})
+            # It claims no node of a model with one that it lacks: all would run on ONNX Runtime's CPU provider.
+            options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
         options.enable_profiling = False
         self.session = onnxruntime.InferenceSession(model, options)
         self.feed = {i.name: inputs[i.name] for i in self.session.get_inputs()}

@@ -153,11 +153,20 @@ class Enumerator {
   void consider(const Schedule& s);
   void with_lanes(const std::string& lane_axis);
   void with_held_lanes();
-  /// The last parallel axis whose rows share what is loaded: some tile does not have it. Empty where there is none.
-  std::string sharing_axis() const {
+  /// The last parallel axis besides `lane_axis` whose rows share what is loaded: some tile does not have it. Empty where
+  /// there is none.
+  std::string sharing_axis(const std::string& lane_axis = {}) const {
     std::string out;
     for (const std::string& a : region_.parallel)
-      if (extent_.at(a) > 1 && !every_tile_has(a)) out = a;
+      if (a != lane_axis && extent_.at(a) > 1 && !every_tile_has(a)) out = a;
+    return out;
+  }
+  /// Those of `options` that `axis` has elements for; 1 alone where it is empty.
+  std::vector<int> used(const std::vector<int>& options, const std::string& axis, std::int64_t each = 1) const {
+    const std::int64_t extent = axis.empty() ? 0 : (extent_.at(axis) + each - 1) / each;
+    std::vector<int> out;
+    for (int n : options)
+      if (n == 1 || n < 2 * extent) out.push_back(n);
     return out;
   }
   /// Too few rows share a load to fill the lanes with them.
@@ -378,25 +387,16 @@ std::int64_t Enumerator::held_tile(const std::string& axis) const {
 void Enumerator::with_lanes(const std::string& lane_axis) {
   const std::int64_t lanes = space_.subgroup_size;
   bool streamed = lane_axis == stream_;
-  // Another parallel axis takes registers too where that reuses a load: some tile does not have it.
-  std::string other;
-  for (const std::string& a : region_.parallel)
-    if (a != lane_axis && extent_.at(a) > 1 && !every_tile_has(a)) other = a;
+  // Another parallel axis takes registers too where that reuses a load.
+  const std::string other = sharing_axis(lane_axis);
   bool contiguous = std::ranges::any_of(tiles_, [&](const TileDecl* t) { return vectorizable(*t, lane_axis); });
   std::int64_t lane_size = std::min(lanes, next_power(extent_.at(lane_axis)));
-  auto used = [](const std::vector<int>& options, std::int64_t extent) {
-    std::vector<int> out;
-    for (int n : options)
-      if (n == 1 || n < 2 * extent) out.push_back(n);
-    return out;
-  };
   for (int subgroups : space_.subgroups)
     for (int vector : contiguous ? space_.vector_widths : std::vector<int>{1}) {
       if (vector > 1 && extent_.at(lane_axis) < vector) continue;
-      for (int r : used(space_.row_registers, (extent_.at(lane_axis) + lane_size * vector - 1) / (lane_size * vector)))
-        for (int o : other.empty() ? std::vector<int>{1} : used(space_.row_registers, extent_.at(other)))
-          for (int j :
-               stream_.empty() || streamed ? std::vector<int>{1} : used(space_.step_registers, extent_.at(stream_))) {
+      for (int r : used(space_.row_registers, lane_axis, lane_size * vector))
+        for (int o : used(space_.row_registers, other))
+          for (int j : used(space_.step_registers, streamed ? std::string() : stream_)) {
             Schedule s;
             s.subgroup_size = static_cast<int>(lanes);
             s.subgroups = subgroups;
@@ -445,16 +445,10 @@ void Enumerator::with_held_lanes() {
         }))
       spread.insert(h);
   if (spread.empty()) return;
-  const auto extents = [&](const std::vector<int>& options, const std::string& axis) {
-    std::vector<int> out;
-    for (int n : options)
-      if (n == 1 || (!axis.empty() && n < 2 * extent_.at(axis))) out.push_back(n);
-    return out;
-  };
   for (int subgroups : space_.subgroups)
     for (int vector : space_.vector_widths)
-      for (int o : extents(space_.row_registers, other))
-        for (int j : extents(space_.step_registers, stream_)) {
+      for (int o : used(space_.row_registers, other))
+        for (int j : used(space_.step_registers, stream_)) {
           if (subgroups > 1 && other.empty()) continue;
           Schedule s;
           s.subgroup_size = static_cast<int>(lanes);

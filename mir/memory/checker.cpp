@@ -302,7 +302,8 @@ class Facts {
     }
     for (const std::string& name : a.reads) {
       const PlannedTile& t = *tiles_.at(name);
-      const bool from_memory = a.kind == Kind::load && name == a.tensor;
+      // A tile of indices into the tensor may have the tensor's name.
+      const bool from_memory = a.kind == Kind::load && name == a.tensor && t.role == TileRole::scratch;
       const bool off_chip = t.residency == Residency::off_chip;
       const bool only_registers =
           (a.kind == Kind::stage || a.kind == Kind::exchange) && t.residency != Residency::subgroup_register;

@@ -53,7 +53,24 @@ Expr Assembler::define(const std::string& name, const StepStatement& statement, 
 }
 
 /// `e` with loads as tiles and values as what they are at `p`; loads of `e` happen only where `guard` holds.
+constexpr std::size_t most_placed = 1 << 16;  // parts of one expression, each under its guards
+
+/// What is shared inside one expression is placed once for each guard. Nothing is placed once something failed.
 Expr Assembler::put(const Expr& e, const Place& p, const Expr& guard) {
+  if (failure_) return Expr::constant(e.type(), 0);
+  if (e.args().empty()) return put_new(e, p, guard);
+  const std::tuple key(e.identity(), guard ? guard.identity() : nullptr, p);
+  if (const auto it = placed_.find(key); it != placed_.end()) return it->second.result;
+  ++depth_;
+  const Expr result = put_new(e, p, guard);
+  if (--depth_ > 0) placed_.try_emplace(key, Placed{e, guard, result});
+  if (placed_.size() > most_placed && !failure_)
+    failure_ = Failure{"index maps", fmt::format("one expression selects in more than {} ways", most_placed)};
+  if (depth_ == 0) placed_.clear();
+  return result;
+}
+
+Expr Assembler::put_new(const Expr& e, const Place& p, const Expr& guard) {
   switch (e.op()) {
     case Op::load:
       return tile(e, p, guard);
@@ -257,6 +274,8 @@ Expr Assembler::put_centred(const Expr& e, int pass, const CentredMean& mean) {
 
 // ---- tiles -------------------------------------------------------------------------------------------------------
 
+constexpr std::uint64_t largest_index = 512;  // operations, written out: indices are not shared between loads
+
 Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
   TileDecl t;
   t.tensor = load.name();
@@ -266,6 +285,10 @@ Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
     if (!values_of(full).empty() && !failure_) {
       failure_ = Failure{
           "index", fmt::format("'{}' is loaded at an index that a reduction of the region computes", load.name())};
+    }
+    if (full.tree_size() > largest_index && !failure_) {
+      failure_ = Failure{"index maps", fmt::format("'{}' would be loaded at an expression of more than {} operations",
+                                                   load.name(), largest_index)};
     }
     t.index.push_back(put(full, p, guard));
   }

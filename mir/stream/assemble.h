@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <optional>
+#include <tuple>
 
 #include "mir/stream/states.h"
 
@@ -27,11 +28,13 @@ class Assembler {
     int pass = -1;
     bool derived = false;             ///< names are first those of the pass
     std::vector<std::string> span{};  ///< axes that the statement being placed runs over
+    auto operator<=>(const Place&) const = default;
   };
 
   int available(const Expr& e) const;  ///< the last pass whose results `e` rests on; −1 for none
   std::vector<StepStatement>& list(const Place& p);
   Expr put(const Expr& e, const Place& p, const Expr& guard);
+  Expr put_new(const Expr& e, const Place& p, const Expr& guard);
   Expr put_apart(const Expr& e, const Place& p, const Expr& guard);
   Expr put_value(const Expr& e, const Place& p);
   Expr put_along(const Statement& s, const Place& p);
@@ -61,8 +64,13 @@ class Assembler {
   std::map<std::string, int> invariant_pass_;             // the pass whose finish defines it; −1 the prologue
   std::vector<std::set<std::string>> emitted_items_;      // per pass: finish items
   std::map<std::pair<int, Expr>, Expr> apart_;            // arithmetic taken out of steps, by pass (−1: once)
-  std::map<std::string, Expr> differences_;               // of centred means, by printed expression
-  std::map<std::pair<int, Expr>, std::string> tiles_;     // by pass (−1: region) and load
+  struct Placed {
+    Expr of, guard, result;  ///< the first two keep their identities alive
+  };
+  std::map<std::tuple<const void*, const void*, Place>, Placed> placed_;  // while depth_ > 0, by expression and guard
+  int depth_ = 0;
+  std::map<std::string, Expr> differences_;            // of centred means, by printed expression
+  std::map<std::pair<int, Expr>, std::string> tiles_;  // by pass (−1: region) and load
   std::map<Expr, std::string> tile_names_;
   std::set<std::string> derived_names_;  // states and locals of every pass
   std::optional<Failure> failure_;

@@ -173,6 +173,7 @@ std::vector<Chain> doubling_chains() {
                            "Add(Mul(Div($, 3), 5), Mod($, 7))", "Where(Less($, 4), Add($, 3), Sub($, 2))"}) {
     out.push_back({sized, "Identity(" + positions + ")", step,
                    "MatMul(Softmax(Where(Less(Unsqueeze($, [1]), Unsqueeze(" + positions + ", [0])), x, -inf)), w)"});
+    out.push_back({sized, "Identity(" + positions + ")", step, "Gather(x, Mod(Abs($), " + n + "), axis=1)"});
     out.push_back({sized, n, step, "Slice(x, [0], Unsqueeze($, [0]), [0])"});
   }
   return out;

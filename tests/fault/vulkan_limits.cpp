@@ -57,13 +57,20 @@ void words(With with) {
   }
 }
 
-/// The structure of a chain with this type; null when it is not there.
+/// All members of the structure of a chain with this type, where it is there, as if the device had none of them.
 template <class T>
-T* find(void* chain, VkStructureType type) {
-  for (auto* s = static_cast<VkBaseOutStructure*>(chain); s; s = s->pNext)
-    if (s->sType == type) return reinterpret_cast<T*>(s);
-  return nullptr;
+void clear(void* chain, VkStructureType type) {
+  for (auto* s = static_cast<VkBaseOutStructure*>(chain); s; s = s->pNext) {
+    if (s->sType != type) continue;
+    auto* found = reinterpret_cast<T*>(s);
+    void* next = found->pNext;
+    *found = T{};
+    found->sType = type;
+    found->pNext = next;
+  }
 }
+
+#define CLEAR(chain, structure, TYPE) clear<structure>(chain, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_##TYPE)
 
 }  // namespace
 
@@ -71,12 +78,7 @@ void cut_down(VkPhysicalDeviceProperties2& properties) {
   words([&](std::string_view word) {
     if (word == "minimum") {
       for (const auto& [name, value] : minimum) set(properties.properties.limits, name, value);
-      if (auto* controls = find<VkPhysicalDeviceFloatControlsProperties>(
-              properties.pNext, VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES)) {
-        void* next = controls->pNext;
-        *controls = {VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES};
-        controls->pNext = next;
-      }
+      CLEAR(properties.pNext, VkPhysicalDeviceFloatControlsProperties, FLOAT_CONTROLS_PROPERTIES);
       return;
     }
     const auto equals = word.find('=');
@@ -93,28 +95,13 @@ void cut_down(VkPhysicalDeviceFeatures2& features) {
     if (word != "minimum") return;
     features.features = {};
     features.features.robustBufferAccess = VK_TRUE;  // every device has it
-    const auto clear = [&]<class T>(T*, VkStructureType type) {
-      if (T* found = find<T>(features.pNext, type)) {
-        void* next = found->pNext;
-        *found = T{};
-        found->sType = type;
-        found->pNext = next;
-      }
-    };
-    clear(static_cast<VkPhysicalDevice16BitStorageFeatures*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_16BIT_STORAGE_FEATURES);
-    clear(static_cast<VkPhysicalDevice8BitStorageFeatures*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_8BIT_STORAGE_FEATURES);
-    clear(static_cast<VkPhysicalDeviceShaderFloat16Int8Features*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES);
-    clear(static_cast<VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SUBGROUP_EXTENDED_TYPES_FEATURES);
-    clear(static_cast<VkPhysicalDeviceSubgroupSizeControlFeatures*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES);
-    clear(static_cast<VkPhysicalDeviceScalarBlockLayoutFeatures*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SCALAR_BLOCK_LAYOUT_FEATURES);
-    clear(static_cast<VkPhysicalDeviceVulkanMemoryModelFeatures*>(nullptr),
-          VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDevice16BitStorageFeatures, 16BIT_STORAGE_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDevice8BitStorageFeatures, 8BIT_STORAGE_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDeviceShaderFloat16Int8Features, SHADER_FLOAT16_INT8_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDeviceShaderSubgroupExtendedTypesFeatures, SHADER_SUBGROUP_EXTENDED_TYPES_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDeviceSubgroupSizeControlFeatures, SUBGROUP_SIZE_CONTROL_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDeviceScalarBlockLayoutFeatures, SCALAR_BLOCK_LAYOUT_FEATURES);
+    CLEAR(features.pNext, VkPhysicalDeviceVulkanMemoryModelFeatures, VULKAN_MEMORY_MODEL_FEATURES);
   });
 }
 

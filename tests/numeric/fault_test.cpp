@@ -124,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults, ::testing::ValuesIn(faults()), fault_name)
 // AICF_EMULATED_FAULTS=all takes all of them.
 std::vector<Fault> small_faults() {
   std::vector<Fault> small = faults(), out;
-  std::erase_if(small, [](const Fault& f) { return f.kind == "must-refuse" || f.bytes > 64000; });
+  std::erase_if(small, [](const Fault& f) { return f.kind != "numeric" || f.bytes > 64000; });
   const std::size_t step = std::getenv("AICF_EMULATED_FAULTS") ? 1 : 4;
   for (std::size_t i = 0; i < small.size(); i += step) out.push_back(small[i]);
   return out;
@@ -133,7 +133,7 @@ std::vector<Fault> small_faults() {
 class EmulatedFaults : public ::testing::TestWithParam<Fault> {};
 
 TEST_P(EmulatedFaults, AreNotHere) {
-  if (load_model(GetParam().folder + "model.onnx")) run(GetParam(), emulation);
+  run(GetParam(), emulation);
 }
 
 INSTANTIATE_TEST_SUITE_P(Small, EmulatedFaults, ::testing::ValuesIn(small_faults()), fault_name);

@@ -131,7 +131,9 @@ void check(const Case& c, const CompileOptions& options) {
   NUMERIC_TRY(const Model model, model_of(c.form, c.type));
   const Graph literal = rounded(model, c.type);
   NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, place.target, options));
-  if (c.storage == Storage::converted) EXPECT_FALSE(has_16bit_storage(compiled));
+  if (c.storage == Storage::converted) {
+    EXPECT_FALSE(has_16bit_storage(compiled));
+  }
   NUMERIC_TRY(const auto executor, Executor::create(*place.device, compiled.program));
   for (std::size_t s = 0; s < c.form.sizes.size(); ++s)
     for (const Form::Variant& variant : c.form.variants) {

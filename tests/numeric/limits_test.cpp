@@ -56,7 +56,9 @@ void keep(const CompiledModel& compiled, const Mock& mock) {
       EXPECT_LE(program.subgroup_size * program.subgroups, mock.invocations) << r.region.name;
       EXPECT_LE(count(program, {}).shared_bytes, mock.memory) << r.region.name;
       EXPECT_LE(static_cast<std::int64_t>(program.buffers.size()), mock.arguments) << r.region.name;
-      if (!mock.storage_16bit) EXPECT_EQ(r.sources[k].find("GL_EXT_shader_16bit_storage"), std::string::npos);
+      if (!mock.storage_16bit) {
+        EXPECT_EQ(r.sources[k].find("GL_EXT_shader_16bit_storage"), std::string::npos);
+      }
     }
 }
 

@@ -124,6 +124,11 @@ o = MatMul(Softmax(MatMul(Q, Transpose(DequantizeLinear(K, S, axis=2, block_size
     {"product_of_each_channel", R"(g(x: f32[1, 16, 6, 6], w: f32[16, 1, 1, 1], p: f32[4, 16, 1, 1]) -> y
 y = Conv(Relu(Conv(x, w, group=16)), p)
 )"},
+    // A tile of places in a tensor had the tensor's name and was taken for the tensor.
+    {"places_of_places", R"(g(x: f32[9], i: i64[9]) -> y, z
+y = Gather(x, Gather(i, i))
+z = Gather(x, Mod(Add(Gather(i, Mod(Add(i, 3), 9)), 1), 9))
+)"},
     // Drivers fold divisions by a constant zero.
     {"over_zero", R"(g(x: f32[9]) -> a, b, c
 a = Div(x, 0.0)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -125,8 +126,10 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   form.cost = [&](const StreamingRegion& region) -> Result<double> {
     if (options.progress) options.progress("schedules", weighed++, 0);
     AICF_TRY(std::vector<Schedule> ranked, (options.schedule.forced.empty() ? book : free_book).ranked(region));
-    // What is computed together does not depend on what compilers cost.
-    return ranked.front().predicted.total - ranked.front().predicted.compiling;
+    // What is computed together does not depend on what compilers cost: the quickest to run, not the first of the list.
+    double running = std::numeric_limits<double>::infinity();
+    for (const Schedule& s : ranked) running = std::min(running, s.predicted.total - s.predicted.compiling);
+    return running;
   };
   AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
   out.refusals = std::move(plan.refusals);

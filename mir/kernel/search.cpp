@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace aicf {
@@ -59,9 +60,12 @@ class Best {
       failures_.push_back(evaluated.error().message);
       return;
     }
-    AICF_CHECK(!std::isnan(evaluated->scheduled.schedule.predicted.total), "a predicted time is a number");
+    const PredictedCost& cost = evaluated->scheduled.schedule.predicted;
+    AICF_CHECK(!std::isnan(cost.total), "a predicted time is a number");
+    if (const std::pair rank(cost.total - cost.compiling, place); !quickest_ || rank < quickest_->first)
+      quickest_.emplace(rank, *evaluated);
     // Memory is bounded: candidates far behind are dropped as the search goes.
-    kept_.emplace(std::pair(evaluated->scheduled.schedule.predicted.total, place), std::move(*evaluated));
+    kept_.emplace(std::pair(cost.total, place), std::move(*evaluated));
     if (kept_.size() > keep_) kept_.erase(std::prev(kept_.end()));
   }
 
@@ -70,12 +74,21 @@ class Best {
     for (auto& [rank, e] : kept_) out.push_back(std::move(e));
     return out;
   }
+  /// The one that runs in the least time once it is compiled, where it is not among the first `n` that were taken.
+  std::optional<EvaluatedSchedule> quickest(std::size_t n) {
+    if (!quickest_) return std::nullopt;
+    auto it = kept_.begin();
+    for (std::size_t i = 0; i < n && it != kept_.end(); ++i, ++it)
+      if (it->first.second == quickest_->first.second) return std::nullopt;
+    return std::move(quickest_->second);
+  }
   std::vector<std::string>& failures() { return failures_; }
 
  private:
   std::size_t keep_;
   std::mutex mutex_;
   std::map<std::pair<double, std::size_t>, EvaluatedSchedule> kept_;
+  std::optional<std::pair<std::pair<double, std::size_t>, EvaluatedSchedule>> quickest_;
   std::vector<std::string> failures_;
 };
 
@@ -111,6 +124,7 @@ Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, con
         fmt::format("{}: {:.0f} % slower by the model, limited by {}", summary(second), loss, second.predicted.limit);
   }
   if (out.size() > keep) out.resize(keep);
+  if (auto quickest = best.quickest(keep)) out.push_back(std::move(*quickest));
   return out;
 }
 
@@ -169,10 +183,14 @@ class Enumerator {
       if (n == 1 || n < 2 * extent) out.push_back(n);
     return out;
   }
-  /// Too few rows share a load to fill the lanes with them.
-  bool few_rows() const {
+  /// The lanes are not filled with rows that share a load: there are too few, or a lane does not hold one.
+  bool rows_fill_no_lanes() const {
     const std::string axis = sharing_axis();
-    return axis.empty() || extent_.at(axis) < space_.subgroup_size;
+    if (axis.empty() || extent_.at(axis) < space_.subgroup_size) return true;
+    return std::ranges::none_of(found_, [&](const auto& f) {
+      const auto plan = f.second.axes.find(axis);
+      return plan != f.second.axes.end() && plan->second.size(Level::lane) > 1;
+    });
   }
   std::int64_t held_tile(const std::string& axis) const;
   bool vectorizable(const TileDecl& t, const std::string& axis) const;
@@ -493,7 +511,7 @@ std::vector<Schedule> Enumerator::run(const std::map<std::string, std::string>& 
     if (found_.empty() && pieces) with_held_lanes();
     if (found_.empty()) std::ranges::for_each(lane_axes, [&](const std::string& a) { with_lanes(a); });
   }
-  if (!held_.empty() && few_rows()) with_held_lanes();
+  if (!held_.empty() && rows_fill_no_lanes()) with_held_lanes();
   if (lane_axes.empty()) {  // a scalar region
     Schedule s;
     s.subgroup_size = space_.subgroup_size;

@@ -45,7 +45,8 @@ struct EvaluatedSchedule {
 };
 
 /// Lowers, expands and counts every candidate, on several threads that call `cost` at the same time, and sorts by predicted
-/// total. The best `keep` are returned with `runner_up` filled; the result does not depend on the number of threads. Errors:
+/// total. The best `keep` are returned with `runner_up` filled, and after them the one that runs in the least time once it is
+/// compiled, where it is none of them; the result does not depend on the number of threads. Errors:
 /// unsupported, when none can be lowered, with the reasons.
 Result<std::vector<EvaluatedSchedule>> search(const StreamingRegion& region, const std::vector<Schedule>& candidates,
                                               const std::function<PredictedCost(std::span<const StaticCounts>)>& cost,

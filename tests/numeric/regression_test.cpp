@@ -50,7 +50,7 @@ o = Mul(p, ReduceSum(Mul(p, p), [1]))
     {"columns_63", R"(g(Q: f32[1, 2, 33, 63], K: f32[1, 2, 37, 63], V: f32[1, 2, 37, 63]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
 )"},
-    // No schedule holds one row of it: the region falls apart.
+    // No schedule held one row of it before lanes could share it.
     {"columns_256", R"(g(Q: f32[1, 2, 5, 256], K: f32[1, 2, 17, 256], V: f32[1, 2, 17, 256]) -> o
 o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
 )"},

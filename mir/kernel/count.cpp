@@ -318,6 +318,8 @@ std::vector<StreamSteps> stream_steps(const LoweredRegion& lowered, const Stream
     const auto items = evaluate_int(kernel.workgroups, at), extent = evaluate_int(region.axis(s.axis).extent, at);
     const auto step = loop->step.as_int();
     if (!items || !extent || !step) continue;
+    // The parts of a split share the steps of one row block.
+    const auto parts = lowered.scratch.empty() ? std::optional<std::int64_t>(1) : lowered.scratch[0].shape[0].as_int();
     StreamSteps steps{s.axis};
     const std::int64_t taken = std::min(*items, most_items);
     for (std::int64_t i = 0; i < taken; ++i) {
@@ -328,7 +330,7 @@ std::vector<StreamSteps> stream_steps(const LoweredRegion& lowered, const Stream
       steps.whole += static_cast<double>((*extent + *step - 1) / *step);
     }
     const double all = static_cast<double>(*items) / static_cast<double>(std::max<std::int64_t>(taken, 1));
-    steps.run *= all, steps.whole *= all;
+    steps.run *= all, steps.whole *= all / static_cast<double>(parts.value_or(1));
     out.push_back(std::move(steps));
   }
   return out;

@@ -154,31 +154,61 @@ std::optional<Limit> limit(const Expr& comparison, const std::string& axis, cons
 }  // namespace
 
 // A conjunction that leaves out all n >= A(rows) ends the stream at max A over the block; one that leaves out all n < B(rows)
-// starts it at the tile that holds min B. Other forms are computed and masked.
-std::pair<Expr, Expr> Lowering::bounds(const Stream& s, const Expr& left_out) const {
-  Expr begin = 0, end = region_.axis(s.axis).extent;
-  if (!left_out) return {begin, end};
+// starts it at the tile that holds min B; one that leaves out A(rows) <= n < B(rows) takes the tiles between max A and min B
+// out. Other forms are computed and masked.
+Course Lowering::course(const Stream& s, const Expr& left_out) const {
+  constexpr std::size_t most_holes = 3;  // a coordinate is twice as long an expression with each
+  Course out{0, region_.axis(s.axis).extent, {}};
+  if (!left_out) return out;
   const std::function<std::int64_t(const std::string&)> tile_of = [&](const std::string& a) { return tile(a); };
   const Corner corner(region_.parallel, tile_of);
+  const Expr step = tile(s.axis);
+  std::vector<std::pair<Expr, Expr>> between;
   for (const Conjunction& all : normal_form(left_out, false)) {
-    std::optional<Limit> joint;
-    for (const Expr& part : all) {
+    Expr from, to;
+    const bool is_interval = std::ranges::all_of(all, [&](const Expr& part) {
       const auto one = limit(part, s.axis, ranges_, corner);
-      if (!one || (joint && joint->upward != one->upward)) {
-        joint.reset();
-        break;
-      }
-      joint = Limit{one->upward, joint ? Expr::binary(one->upward ? Op::max : Op::min, joint->at, one->at) : one->at};
-    }
-    if (!joint) continue;
-    const Expr at = Expr::binary(Op::max, joint->at, Expr(0));
-    if (joint->upward) {
-      end = Expr::binary(Op::min, end, at);
-    } else {
-      begin = Expr::binary(Op::max, begin, floordiv(at, Expr(tile(s.axis))) * Expr(tile(s.axis)));
+      if (!one) return false;
+      Expr& at = one->upward ? from : to;
+      at = at ? Expr::binary(one->upward ? Op::max : Op::min, at, one->at) : one->at;
+      return true;
+    });
+    if (!is_interval) continue;
+    if (from) from = Expr::binary(Op::max, from, Expr(0));
+    if (to) to = floordiv(Expr::binary(Op::max, to, Expr(0)), step) * step;
+    if (from && to) {
+      between.emplace_back(ceildiv(from, step) * step, to);
+    } else if (from) {
+      out.end = Expr::binary(Op::min, out.end, from);
+    } else if (to) {
+      out.begin = Expr::binary(Op::max, out.begin, to);
     }
   }
-  return {simplify(begin, ranges_), simplify(end, ranges_)};
+  out.begin = simplify(out.begin, ranges_), out.end = simplify(out.end, ranges_);
+  const Expr last = ceildiv(out.end, step) * step;
+  Expr taken = 0;
+  for (auto [from, to] : between) {
+    from = Expr::binary(Op::max, from, out.begin), to = Expr::binary(Op::min, to, last);
+    for (const Course::Hole& h : out.holes) {
+      const auto counted = [&](const Expr& n) {
+        return n - Expr::binary(Op::min, Expr::binary(Op::max, n - h.at, Expr(0)), h.length);
+      };
+      from = counted(from), to = counted(to);
+    }
+    from = simplify(from, ranges_);
+    const Expr length = simplify(Expr::binary(Op::max, to - from, Expr(0)), ranges_);
+    if (length.is_constant(0) || out.holes.size() == most_holes) continue;
+    out.holes.push_back({from, length});
+    taken = taken + length;
+  }
+  out.end = simplify(out.end - taken, ranges_);
+  return out;
+}
+
+Expr Course::coordinate(Expr counted) const {
+  for (auto h = holes.rbegin(); h != holes.rend(); ++h)
+    counted = counted + Expr::select(Expr::binary(Op::le, h->at, counted), h->length, Expr(0));
+  return counted;
 }
 
 }  // namespace aicf::lowering

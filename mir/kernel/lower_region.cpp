@@ -267,11 +267,11 @@ Result<void> Lowering::initial_states(KernelBody& body, const Stream& s, const E
   return {};
 }
 
-// From the states as they start to the states as they are after [begin, end), lanes merged.
-Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end) {
-  AICF_RETURN_IF_ERROR(initial_states(body, s, begin));
+// From the states as they start to the states as they are after `course`, lanes merged.
+Result<void> Lowering::stream(KernelBody& body, const Stream& s, const Course& course) {
+  AICF_RETURN_IF_ERROR(initial_states(body, s, simplify(course.coordinate(course.begin), ranges_)));
   load_once(body, s);
-  return sweep(body, s, begin, end);
+  return sweep(body, s, course);
 }
 
 void Lowering::load_once(KernelBody& body, const Stream& s) {
@@ -285,14 +285,14 @@ void Lowering::load_once(KernelBody& body, const Stream& s) {
   }
 }
 
-Result<void> Lowering::sweep(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end) {
+Result<void> Lowering::sweep(KernelBody& body, const Stream& s, const Course& course) {
   KernelOp loop;
   loop.kind = KernelOp::Kind::loop;
   loop.variable = s.axis + "_tile";
-  loop.begin = begin;
-  loop.end = end;
+  loop.begin = course.begin;
+  loop.end = course.end;
   loop.step = tile(s.axis);
-  loop.bases[s.axis] = Expr::symbol(loop.variable);
+  loop.bases[s.axis] = course.coordinate(Expr::symbol(loop.variable));
   std::set<std::string> before = loaded_;
   temps_.clear();
   kernel_open_loops_.insert(s.axis);
@@ -317,11 +317,10 @@ Result<void> Lowering::sweep(KernelBody& body, const Stream& s, const Expr& begi
 
 // One sweep without the deferred tiles; where a row of this workgroup is not settled by it, another one with them.
 Result<void> Lowering::deferring_stream(KernelBody& body, const Stream& s) {
-  const auto [begin, end] = bounds(s, s.skip);
-  const auto [near_begin, near_end] = bounds(s, s.defer);
-  if (begin == near_begin && end == near_end) return stream(body, s, begin, end);
+  const Course whole = course(s, s.skip), near = course(s, s.defer);
+  if (whole.begin == near.begin && whole.end == near.end && near.holes.empty()) return stream(body, s, whole);
   const std::string open = temporary(), open_rows = temporary();
-  AICF_RETURN_IF_ERROR(initial_states(body, s, begin));
+  AICF_RETURN_IF_ERROR(initial_states(body, s, simplify(whole.coordinate(whole.begin), ranges_)));
   load_once(body, s);
   compute(body, open, DType::f32, {}, Expr::constant(DType::f32, 1.0));
   KernelOp sweeps;
@@ -338,10 +337,17 @@ Result<void> Lowering::deferring_stream(KernelBody& body, const Stream& s) {
   again.note = "the second sweep: rows that their masked keys decide";
   for (const StateDecl& d : s.states)
     if (d.reduce != ReduceOp::first) compute(again.body, d.name, d.type, d.axes, d.init);
-  const auto either = [&](const Expr& near, const Expr& far) {
-    return near == far ? near : Expr::select(is_first, near, far);
+  const auto either = [&](const Expr& first, const Expr& second) {
+    return first == second ? first : Expr::select(is_first, first, second);
   };
-  AICF_RETURN_IF_ERROR(sweep(again.body, s, either(near_begin, begin), either(near_end, end)));
+  Course taken{either(near.begin, whole.begin), either(near.end, whole.end), {}};
+  for (std::size_t i = 0; i < std::max(near.holes.size(), whole.holes.size()); ++i) {
+    const Course::Hole none{0, 0};
+    const Course::Hole &first = i < near.holes.size() ? near.holes[i] : none,
+                       &second = i < whole.holes.size() ? whole.holes[i] : none;
+    taken.holes.push_back({either(first.at, second.at), either(first.length, second.length)});
+  }
+  AICF_RETURN_IF_ERROR(sweep(again.body, s, taken));
   std::vector<std::string> rows;
   for (const Axis& a : region_.axes)
     if (varying(s.settled).contains(a.name)) rows.push_back(a.name);
@@ -417,8 +423,7 @@ Result<LoweredRegion> Lowering::run() {
     if (s.defer) {
       AICF_RETURN_IF_ERROR(deferring_stream(body, s));
     } else {
-      auto [begin, end] = bounds(s, s.skip);
-      AICF_RETURN_IF_ERROR(stream(body, s, begin, end));
+      AICF_RETURN_IF_ERROR(stream(body, s, course(s, s.skip)));
     }
     AICF_RETURN_IF_ERROR(statements(body, s.finish, nullptr));
   }
@@ -445,14 +450,15 @@ Result<LoweredRegion> Lowering::run_split() {
   Expr part = mod(id, Expr(parts));
   kernel_.workgroups = simplify(items * Expr(parts), ranges_);
   kernel_.name = region_.name + "_parts";
-  auto [begin, end] = bounds(s, s.skip);  // a part that defers would not know what the others settle
-  Expr tiles_per_part = ceildiv(ceildiv(region_.axis(s.axis).extent, Expr(tile(s.axis))), Expr(parts));
-  Expr chunk = simplify(tiles_per_part * Expr(tile(s.axis)), ranges_);
-  Expr part_begin = Expr::binary(Op::max, begin, part * chunk);
-  Expr part_end = Expr::binary(Op::min, end, (part + Expr(1)) * chunk);
+  Course own_part = course(s, s.skip);  // a part that defers would not know what the others settle
+  const Expr tiles = ceildiv(own_part.end - own_part.begin, Expr(tile(s.axis)));
+  const Expr chunk = simplify(ceildiv(tiles, Expr(parts)) * Expr(tile(s.axis)), ranges_);
+  const Expr first = own_part.begin + part * chunk;
+  own_part.end = simplify(Expr::binary(Op::min, own_part.end, first + chunk), ranges_);
+  own_part.begin = simplify(first, ranges_);
   preload(kernel_.body);
   AICF_RETURN_IF_ERROR(statements(kernel_.body, region_.prologue, nullptr));
-  AICF_RETURN_IF_ERROR(stream(kernel_.body, s, simplify(part_begin, ranges_), simplify(part_end, ranges_)));
+  AICF_RETURN_IF_ERROR(stream(kernel_.body, s, own_part));
   std::vector<TileDecl> reads;
   for (const StateDecl& d : s.states) {
     const std::string buffer = region_.name + "_" + d.name;

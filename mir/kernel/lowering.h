@@ -13,6 +13,17 @@
 
 namespace aicf::lowering {
 
+/// What a block of rows runs of a stream: from `begin`, the start of a tile, to `end`, counted without the holes.
+struct Course {
+  struct Hole {
+    Expr at, length;  ///< multiples of the tile; `at` is counted without the holes before it in the list
+  };
+  Expr begin, end;
+  std::vector<Hole> holes;
+
+  Expr coordinate(Expr counted) const;
+};
+
 class Lowering {
  public:
   Lowering(const StreamingRegion& region, const Schedule& schedule);
@@ -58,11 +69,11 @@ class Lowering {
   void cross(KernelBody& body, const std::vector<std::string>& axes, const std::vector<std::string>& states,
              const std::vector<MergeRule>& merge);
   void preload(KernelBody& body);
-  Result<void> stream(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end);
+  Result<void> stream(KernelBody& body, const Stream& s, const Course& course);
   Result<void> initial_states(KernelBody& body, const Stream& s, const Expr& begin);
-  std::pair<Expr, Expr> bounds(const Stream& s, const Expr& left_out) const;
+  Course course(const Stream& s, const Expr& left_out) const;
   void load_once(KernelBody& body, const Stream& s);
-  Result<void> sweep(KernelBody& body, const Stream& s, const Expr& begin, const Expr& end);
+  Result<void> sweep(KernelBody& body, const Stream& s, const Course& course);
   Result<void> deferring_stream(KernelBody& body, const Stream& s);
   Expr grid_bases(Expr id);
   Result<LoweredRegion> run_split();

@@ -20,6 +20,7 @@ namespace {
 
 // How far a region may grow; tried from the widest.
 enum class Reach {
+  copies,   // as chain; what others read too is computed again between an inner contraction and the root
   chain,    // cascades and contractions that carry the streamed axis
   cascade,  // reductions over the same rows, no other contraction
   single,   // one reduction or contraction with its maps
@@ -67,6 +68,7 @@ struct Failure {
 struct Formed {
   PlannedRegion planned;
   std::set<NodeId> members;
+  std::set<NodeId> copies;  ///< members that others read too and that this region does not write
 };
 
 class Former {
@@ -79,11 +81,15 @@ class Former {
   bool rests_on_reduction(NodeId id) const;
   bool same_operation(NodeId a, NodeId b) const;
   bool cheap(NodeId id) const;
-  std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const;
+  std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
+                        std::set<NodeId>& copies) const;
   void prune(NodeId root, std::set<NodeId>& members) const;
-  std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members) const;
-  NodeId coming_back(NodeId root, const std::set<NodeId>& members) const;
-  std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members) const;
+  bool drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
+                        std::set<NodeId>& dropped) const;
+  std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies) const;
+  NodeId coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const;
+  std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members,
+                                             const std::set<NodeId>& copies) const;
   NodeId narrowest(const Region& region, const std::set<std::string>& streamed) const;
   std::optional<Failure> check_shape(const Region& region, const StreamingRegion& streaming) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
@@ -94,7 +100,8 @@ class Former {
 
   const Graph& graph_;
   const FormOptions& options_;
-  std::set<NodeId> done_;  ///< has a region that writes it
+  std::set<NodeId> done_;    ///< has a region that writes it
+  std::set<NodeId> needed_;  ///< an output, or read by a region
   std::map<RegionKind, int> counts_;
 };
 
@@ -139,9 +146,10 @@ bool Former::rests_on_reduction(NodeId id) const {
   return false;
 }
 
-// Walks producers users-first; a node joins when all its users are members (or it is cheap, or a reduction that may be
-// written as well).
-std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const {
+// Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction that may be
+// written as well, or a copy: computed here too).
+std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
+                              std::set<NodeId>& copies) const {
   std::set<NodeId> members{root};
   int reductions = reduces(root) ? 1 : 0;
   std::vector<NodeId> order = graph_.topological_order();
@@ -168,11 +176,12 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
     if (!options_.fuse && !same_operation(id, root)) continue;
     bool outside_use =
         graph_.is_output(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
+    const auto copied = [&] { return reach == Reach::copies && !needed_.contains(id) && copies.insert(id).second; };
     if (reduces(id)) {
       if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
       bool contraction = primitive(n) == Primitive::contract;
       if (contraction && reach == Reach::cascade && reductions > 0) continue;
-      if (contraction && outside_use) {
+      if (contraction && outside_use && !copied()) {
         refuse_second();
         continue;
       }
@@ -180,14 +189,30 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       members.insert(id);
       continue;
     }
-    if (outside_use && !cheap(id)) {
+    if (outside_use && !cheap(id) && !copied()) {
       if (carries) refuse_second();
       continue;
     }
     members.insert(id);
   }
   prune(root, members);
+  std::erase_if(copies, [&](NodeId id) { return !members.contains(id); });
   return members;
+}
+
+// Copies are for what an inner contraction makes: larger than its operands, it never reaches memory when each reader
+// computes it. Others go to `dropped`. False: none is left.
+bool Former::drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
+                              std::set<NodeId>& dropped) const {
+  std::set<NodeId> made;
+  for (const NodeId id : graph_.topological_order())
+    if (members.contains(id) && id != root &&
+        (primitive(graph_.node(id)) == Primitive::contract ||
+         std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return made.contains(p); })))
+      made.insert(id);
+  bool left = false;
+  for (const NodeId id : copies) made.contains(id) ? void(left = true) : void(dropped.insert(id));
+  return left;
 }
 
 // A map whose values come from a reduction outside the set belongs to that reduction as its epilogue; what is upstream of
@@ -257,10 +282,11 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
   drop_unreachable();
 }
 
-std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members) const {
+std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members,
+                                    const std::set<NodeId>& copies) const {
   std::vector<NodeId> out;
   for (NodeId id : graph_.topological_order()) {
-    if (!members.contains(id)) continue;
+    if (!members.contains(id) || copies.contains(id)) continue;
     bool outside = graph_.is_output(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) {
                      return !members.contains(u) && !graph_.node(u).dead;
                    });
@@ -270,8 +296,8 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
 }
 
 // A value that leaves the region and comes back through others; −1 when none does.
-NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members) const {
-  for (NodeId id : written(root, members)) {
+NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const {
+  for (NodeId id : written) {
     if (id == root) continue;
     for (NodeId u : graph_.users(id))
       if (!members.contains(u))
@@ -355,11 +381,13 @@ std::optional<Failure> Former::check_shape(const Region& region, const Streaming
   return std::nullopt;
 }
 
-std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members) const {
-  if (const NodeId id = coming_back(root, members); id >= 0)
+std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members,
+                                                   const std::set<NodeId>& copies) const {
+  const std::vector<NodeId> results = written(root, members, copies);
+  if (const NodeId id = coming_back(root, members, results); id >= 0)
     return std::unexpected(Failure{
         refusal(members, "acyclic regions", "a value would leave the region and come back through another"), id});
-  auto built = build_region(graph_, members, root, written(root, members));
+  auto built = build_region(graph_, members, root, results);
   if (!built)
     return std::unexpected(
         Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
@@ -420,7 +448,7 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
     auto cost = options_.cost(f->planned.streaming);
     if (!cost) return std::numeric_limits<double>::infinity();
     total += *cost;
-    for (NodeId id : written(*it, f->members)) formed.insert(id);
+    for (NodeId id : written(*it, f->members, {})) formed.insert(id);
     for (const RegionInput& i : f->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
   }
   return total;
@@ -430,16 +458,22 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
 std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds,
                                    std::vector<Refusal>* refusals) const {
   std::set<NodeId> previous;
-  for (Reach reach : {Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
+  for (Reach reach : {Reach::copies, Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
     if (reach < from) continue;
     std::vector<Refusal> said;
     std::set<NodeId> dropped = bounds.without ? *bounds.without : std::set<NodeId>{};
     for (int attempt = 0; attempt < 16; ++attempt) {
+      std::set<NodeId> copies;
       std::set<NodeId> members =
-          grow(root, reach, {bounds.within, &dropped}, reach == Reach::chain && attempt == 0 ? &said : nullptr);
+          grow(root, reach, {bounds.within, &dropped}, reach == Reach::chain && attempt == 0 ? &said : nullptr, copies);
+      if (reach == Reach::copies) {
+        const std::size_t before = dropped.size();
+        if (!drop_idle_copies(root, members, copies, dropped)) break;
+        if (dropped.size() > before) continue;
+      }
       if (members == previous) break;
       previous = members;
-      auto planned = plan(root, members);
+      auto planned = plan(root, members, copies);
       if (!planned) {
         said.push_back(planned.error().refusal);
         NodeId culprit = planned.error().culprit;
@@ -450,6 +484,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         return std::ranges::any_of(
             s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
       });
+      if (reach == Reach::copies && !joins) break;
       if (options_.cost && members.size() > 1) {
         auto together = options_.cost(planned->streaming);
         if (!together) {
@@ -478,7 +513,11 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         said.push_back({waits ? waits->origin : planned->region.origin, "one pass", e.condition});
       }
       if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
-      return Formed{std::move(*planned), std::move(members)};
+      return Formed{std::move(*planned), std::move(members), std::move(copies)};
+    }
+    if (reach == Reach::copies) {
+      previous.clear();
+      continue;
     }
     if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
   }
@@ -491,8 +530,7 @@ std::string Former::region_name(RegionKind kind) {
 
 Result<RegionPlan> Former::run() {
   RegionPlan plan_out;
-  std::set<NodeId> needed;
-  for (const Graph::Output& o : graph_.outputs()) needed.insert(o.node);
+  for (const Graph::Output& o : graph_.outputs()) needed_.insert(o.node);
   std::vector<NodeId> order = graph_.topological_order();
   std::set<std::pair<std::string, std::string>> said;
   auto record = [&](Refusal r) {
@@ -501,21 +539,20 @@ Result<RegionPlan> Former::run() {
   };
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     NodeId root = *it;
-    if (!needed.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
+    if (!needed_.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
     std::vector<Refusal> refused;
-    std::optional<Formed> chosen = form(root, Reach::chain, {}, &refused);
+    std::optional<Formed> chosen = form(root, options_.fuse ? Reach::copies : Reach::chain, {}, &refused);
     for (Refusal& r : refused) record(std::move(r));
     if (!chosen) {
-      auto planned = plan(root, {root});
+      auto planned = plan(root, {root}, {});
       if (!planned)
         return unsupported(
             fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law),
             graph_.node(root).name);
-      chosen = Formed{std::move(*planned), {root}};
+      chosen = Formed{std::move(*planned), {root}, {}};
     }
-    const std::set<NodeId>& members = chosen->members;
-    for (NodeId id : written(root, members)) done_.insert(id);
-    for (const RegionInput& i : chosen->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
+    for (NodeId id : written(root, chosen->members, chosen->copies)) done_.insert(id);
+    for (const RegionInput& i : chosen->planned.region.inputs) needed_.insert(graph_.node(i.tensor).id);
     plan_out.regions.push_back(std::move(chosen->planned));
   }
   // Producers first; names count in that order.

@@ -258,7 +258,8 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
       if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
       bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
         return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
-               graph_.users(p).size() == 1 && graph_.node(p).axes.size() == graph_.node(id).axes.size();
+               graph_.users(p).size() == 1 && !graph_.is_output(p) &&
+               graph_.node(p).axes.size() == graph_.node(id).axes.size();
       });
       bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
         return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);

@@ -276,34 +276,26 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
   all.insert(over.begin(), over.end());
   std::erase_if(all, [&](const std::string& a) { return tile(a) == 1; });
   Expr value = hoist_args(body, in_device_range(e), all);
-  // An axis that no operand has (counting) gets a tile that says which coordinates this thread has.
-  std::vector<std::string> bare;
-  for (const std::string& a : over) {
+  // An axis that no operand has: the body is spread over it. One without operands (counting) gets a tile that says which
+  // coordinates this thread has, for each row that it asks for.
+  const auto bare = [&](const std::string& a) {
     auto has = [&](const std::string& v) { return contains(tile_axes_.at(v), a); };
-    if (tile(a) > 1 && std::ranges::none_of(values_of(value), has)) bare.push_back(a);
-  }
-  if (!bare.empty() && values_of(value).empty()) {
-    std::string counted = temporary();
-    declare(counted, e.type(), bare);
-    KernelOp spread;
-    spread.kind = KernelOp::Kind::compute;
-    spread.tile = counted;
-    spread.expr = value;
-    body.push_back(spread);
-    value = Expr::value(counted, e.type());
-  } else if (!bare.empty()) {
-    // The operands are the same at every coordinate of the axis: spread the whole body over it.
-    std::string spread_name = temporary();
+    return tile(a) > 1 && std::ranges::none_of(values_of(value), has);
+  };
+  if (std::ranges::any_of(over, bare)) {
+    const bool counts = values_of(value).empty();
+    const std::set<std::string> own = varying(value);
     std::vector<std::string> spread_axes = axes;
+    std::erase_if(spread_axes, [&](const std::string& a) { return counts && !own.contains(a); });
     for (const std::string& a : over)
-      if (!contains(spread_axes, a)) spread_axes.push_back(a);
-    declare(spread_name, e.type(), spread_axes);
+      if (!contains(spread_axes, a) && (!counts || bare(a))) spread_axes.push_back(a);
     KernelOp spread;
     spread.kind = KernelOp::Kind::compute;
-    spread.tile = spread_name;
+    spread.tile = temporary();
     spread.expr = value;
+    declare(spread.tile, e.type(), spread_axes);
+    value = Expr::value(spread.tile, e.type());
     body.push_back(spread);
-    value = Expr::value(spread_name, e.type());
   }
   KernelOp op;
   op.kind = KernelOp::Kind::reduce;

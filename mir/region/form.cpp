@@ -12,6 +12,7 @@
 #include "mir/memory/region_form.h"
 #include "mir/memory/rename.h"
 #include "mir/region/builder.h"
+#include "mir/region/shape.h"
 #include "mir/stream/derive.h"
 
 namespace aicf {
@@ -20,6 +21,7 @@ namespace {
 
 // How far a region may grow; tried from the widest.
 enum class Reach {
+  copies,   // as chain; what others read too is computed again between an inner contraction and the root
   chain,    // cascades and contractions that carry the streamed axis
   cascade,  // reductions over the same rows, no other contraction
   single,   // one reduction or contraction with its maps
@@ -58,15 +60,10 @@ struct Bounds {
   const std::set<NodeId>* without = nullptr;  ///< never these
 };
 
-// A refusal and the member that caused it, when the rest may do without it.
-struct Failure {
-  Refusal refusal;
-  NodeId culprit = -1;
-};
-
 struct Formed {
   PlannedRegion planned;
   std::set<NodeId> members;
+  std::set<NodeId> copies;  ///< members that others read too and that this region does not write
 };
 
 class Former {
@@ -79,22 +76,24 @@ class Former {
   bool rests_on_reduction(NodeId id) const;
   bool same_operation(NodeId a, NodeId b) const;
   bool cheap(NodeId id) const;
-  std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const;
+  std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
+                        std::set<NodeId>& copies) const;
   void prune(NodeId root, std::set<NodeId>& members) const;
-  std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members) const;
-  NodeId coming_back(NodeId root, const std::set<NodeId>& members) const;
-  std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members) const;
-  NodeId narrowest(const Region& region, const std::set<std::string>& streamed) const;
-  std::optional<Failure> check_shape(const Region& region, const StreamingRegion& streaming) const;
+  bool drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
+                        std::set<NodeId>& dropped) const;
+  std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies) const;
+  NodeId coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const;
+  std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members,
+                                             const std::set<NodeId>& copies) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
-  NodeId repeated(const Region& region, const StreamingRegion& streaming) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members) const;
   Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
   std::string region_name(RegionKind kind);
 
   const Graph& graph_;
   const FormOptions& options_;
-  std::set<NodeId> done_;  ///< has a region that writes it
+  std::set<NodeId> done_;    ///< has a region that writes it
+  std::set<NodeId> needed_;  ///< an output, or read by a region
   std::map<RegionKind, int> counts_;
 };
 
@@ -139,9 +138,10 @@ bool Former::rests_on_reduction(NodeId id) const {
   return false;
 }
 
-// Walks producers users-first; a node joins when all its users are members (or it is cheap, or a reduction that may be
-// written as well).
-std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals) const {
+// Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction that may be
+// written as well, or a copy: computed here too).
+std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
+                              std::set<NodeId>& copies) const {
   std::set<NodeId> members{root};
   int reductions = reduces(root) ? 1 : 0;
   std::vector<NodeId> order = graph_.topological_order();
@@ -166,13 +166,14 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       continue;
     }
     if (!options_.fuse && !same_operation(id, root)) continue;
-    bool outside_use =
-        graph_.is_output(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
+    const bool outside_use =
+        needed_.contains(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
+    const auto copied = [&] { return reach == Reach::copies && !needed_.contains(id) && copies.insert(id).second; };
     if (reduces(id)) {
       if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
       bool contraction = primitive(n) == Primitive::contract;
       if (contraction && reach == Reach::cascade && reductions > 0) continue;
-      if (contraction && outside_use) {
+      if (contraction && outside_use && !copied()) {
         refuse_second();
         continue;
       }
@@ -180,14 +181,30 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       members.insert(id);
       continue;
     }
-    if (outside_use && !cheap(id)) {
+    if (outside_use && !cheap(id) && !copied()) {
       if (carries) refuse_second();
       continue;
     }
     members.insert(id);
   }
   prune(root, members);
+  std::erase_if(copies, [&](NodeId id) { return !members.contains(id); });
   return members;
+}
+
+// Copies are for what an inner contraction makes: larger than its operands, it never reaches memory when each reader
+// computes it. Others go to `dropped`. False: nothing is made inside.
+bool Former::drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
+                              std::set<NodeId>& dropped) const {
+  std::set<NodeId> made;
+  for (const NodeId id : graph_.topological_order())
+    if (members.contains(id) && id != root &&
+        (primitive(graph_.node(id)) == Primitive::contract ||
+         std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return made.contains(p); })))
+      made.insert(id);
+  for (const NodeId id : copies)
+    if (!made.contains(id)) dropped.insert(id);
+  return !made.empty();
 }
 
 // A map whose values come from a reduction outside the set belongs to that reduction as its epilogue; what is upstream of
@@ -221,14 +238,18 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
         }))
       repeated.insert(id);
   }
+  const auto rank = [&](NodeId id) {
+    return std::ranges::count_if(graph_.node(id).axes, [](const Axis& a) { return !a.extent.is_constant(1); });
+  };
   auto drop_with_users = [&](NodeId id) {
     std::vector<NodeId> work{id};
     while (!work.empty()) {
       NodeId dropped = work.back();
       work.pop_back();
       members.erase(dropped);
+      // A table that a wider map reads is written alone.
       for (NodeId u : graph_.users(dropped))
-        if (members.contains(u) && repeated.contains(u)) work.push_back(u);
+        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(dropped)) work.push_back(u);
     }
   };
   for (bool changed = true; changed;) {
@@ -237,10 +258,11 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
       if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
       bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
         return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
+               graph_.users(p).size() == 1 && !graph_.is_output(p) &&
                graph_.node(p).axes.size() == graph_.node(id).axes.size();
       });
       bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p);
+        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);
       });
       bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) {
         return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract;
@@ -257,11 +279,12 @@ void Former::prune(NodeId root, std::set<NodeId>& members) const {
   drop_unreachable();
 }
 
-std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members) const {
+std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members,
+                                    const std::set<NodeId>& copies) const {
   std::vector<NodeId> out;
   for (NodeId id : graph_.topological_order()) {
-    if (!members.contains(id)) continue;
-    bool outside = graph_.is_output(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) {
+    if (!members.contains(id) || copies.contains(id)) continue;
+    bool outside = needed_.contains(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) {
                      return !members.contains(u) && !graph_.node(u).dead;
                    });
     if (id == root || (outside && !cheap(id)) || (outside && graph_.is_output(id))) out.push_back(id);
@@ -270,8 +293,8 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
 }
 
 // A value that leaves the region and comes back through others; −1 when none does.
-NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members) const {
-  for (NodeId id : written(root, members)) {
+NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const {
+  for (NodeId id : written) {
     if (id == root) continue;
     for (NodeId u : graph_.users(id))
       if (!members.contains(u))
@@ -281,85 +304,13 @@ NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members) const {
   return -1;
 }
 
-// A result of the stream with fewer axes than at least two others (a row's mask sum beside softmax): rows that it lacks
-// would all be held by one work item. −1 when there is none.
-NodeId Former::narrowest(const Region& region, const std::set<std::string>& streamed) const {
-  std::vector<const Statement*> results;
-  for (const Statement& s : region.statements)
-    if (std::ranges::any_of(s.over, [&](const std::string& a) { return streamed.contains(a); })) results.push_back(&s);
-  for (const Statement* s : results) {
-    const auto wider = [&](const Statement* other) {
-      return other->axes.size() > s->axes.size() &&
-             std::ranges::all_of(s->axes, [&](const std::string& a) { return contains(other->axes, a); });
-    };
-    if (std::ranges::count_if(results, wider) >= 2) return graph_.find(s->node).value_or(-1);
-  }
-  return -1;
-}
-
-std::optional<Failure> Former::check_shape(const Region& region, const StreamingRegion& streaming) const {
-  auto refuse = [&](std::string law, std::string reason, NodeId culprit = -1) {
-    return Failure{{region.origin, std::move(law), std::move(reason)}, culprit};
-  };
-  std::set<std::string> parallel(streaming.parallel.begin(), streaming.parallel.end());
-  std::set<std::string> streamed;
-  for (const Stream& s : streaming.streams) streamed.insert(s.axis);
-  // An inner contraction in two passes, or one that lacks an axis of the grid, would be computed again.
-  std::map<std::string, int> inner;
-  for (const Stream& s : streaming.streams)
-    for (const StepStatement& x : s.step) {
-      if (x.kind != StepStatement::Kind::local || x.over.empty()) continue;
-      NodeId node = graph_.find(x.name).value_or(-1);
-      if (++inner[x.name] > 1)
-        return refuse("recomputation",
-                      fmt::format("'{}' would be computed again in every pass over {}", x.name, s.axis), node);
-      for (const std::string& p : streaming.parallel)
-        if (!contains(x.axes, p) && !region.axis(p).extent.is_constant(1) && !repeats_cheaply(x, p, s.step))
-          return refuse("recomputation", fmt::format("'{}' would be computed again for every block of {}", x.name, p),
-                        node);
-    }
-  // What one row holds for as long as the region runs.
-  bool fused = !inner.empty();
-  std::int64_t row = 0;
-  auto elements = [&](const std::vector<std::string>& axes) -> std::optional<std::int64_t> {
-    std::int64_t n = 1;
-    for (const std::string& a : axes) {
-      if (parallel.contains(a) || streamed.contains(a)) continue;
-      auto extent = region.axis(a).extent.as_int();
-      if (!extent) return std::nullopt;
-      n *= *extent;
-    }
-    return n;
-  };
-  const NodeId culprit = narrowest(region, streamed);
-  auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Failure> {
-    auto n = elements(axes);
-    if (!n && whole)
-      return refuse("capacity",
-                    fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what),
-                    culprit);
-    if (n) row += *n;
-    return std::nullopt;
-  };
-  for (const Stream& s : streaming.streams)
-    for (const StateDecl& d : s.states)
-      if (auto r = add(d.name, d.axes, true)) return r;
-  if (fused)
-    for (const TileDecl& t : streaming.tiles)
-      if (auto r = add(t.name, t.axes, true)) return r;
-  if (row > options_.row_capacity && (fused || streaming.streams.empty() == false) &&
-      row > static_cast<std::int64_t>(streaming.streams.size()) * 8)
-    return refuse("capacity",
-                  fmt::format("one row would hold {} elements on chip, {} at most", row, options_.row_capacity),
-                  culprit);
-  return std::nullopt;
-}
-
-std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members) const {
-  if (const NodeId id = coming_back(root, members); id >= 0)
+std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members,
+                                                   const std::set<NodeId>& copies) const {
+  const std::vector<NodeId> results = written(root, members, copies);
+  if (const NodeId id = coming_back(root, members, results); id >= 0)
     return std::unexpected(Failure{
         refusal(members, "acyclic regions", "a value would leave the region and come back through another"), id});
-  auto built = build_region(graph_, members, root, written(root, members));
+  auto built = build_region(graph_, members, root, results);
   if (!built)
     return std::unexpected(
         Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
@@ -382,30 +333,17 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
                                 : RegionKind::map;
   }
   auto derived = derive(region);
-  if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(Failure{*refused});
+  const NodeId aside = beside(graph_, region, root);
+  if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(Failure{*refused, aside});
   PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(derived))};
   rename_values(out.streaming, usual_names(out.region, out.streaming));
   order_tiles(out.streaming);
   if (members.size() > 1)
-    if (auto refused = check_shape(out.region, out.streaming)) return std::unexpected(*refused);
-  return out;
-}
-
-// An inner reduction that every block of some parallel axis computes again; -1 where there is none.
-NodeId Former::repeated(const Region& region, const StreamingRegion& streaming) const {
-  for (const Stream& s : streaming.streams)
-    for (const StepStatement& x : s.step) {
-      if (x.kind != StepStatement::Kind::local || x.over.empty()) continue;
-      const bool whole = std::ranges::all_of(streaming.parallel, [&](const std::string& p) {
-        return contains(x.axes, p) || region.axis(p).extent.is_constant(1);
-      });
-      if (whole) continue;
-      for (const Statement& inner : region.statements)
-        if (inner.over == x.over && inner.axes.size() == x.axes.size() &&
-            std::ranges::all_of(x.axes, [&](const std::string& a) { return contains(inner.axes, a); }))
-          return graph_.node(inner.node).id;
+    if (auto refused = check_shape(graph_, out.region, out.streaming, options_.row_capacity)) {
+      if (refused->culprit < 0) refused->culprit = aside;
+      return std::unexpected(*refused);
     }
-  return -1;
+  return out;
 }
 
 // What the members cost as regions of their own, each grown without another contraction.
@@ -420,7 +358,7 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
     auto cost = options_.cost(f->planned.streaming);
     if (!cost) return std::numeric_limits<double>::infinity();
     total += *cost;
-    for (NodeId id : written(*it, f->members)) formed.insert(id);
+    for (NodeId id : written(*it, f->members, {})) formed.insert(id);
     for (const RegionInput& i : f->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
   }
   return total;
@@ -430,16 +368,22 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
 std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds,
                                    std::vector<Refusal>* refusals) const {
   std::set<NodeId> previous;
-  for (Reach reach : {Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
+  for (Reach reach : {Reach::copies, Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
     if (reach < from) continue;
     std::vector<Refusal> said;
     std::set<NodeId> dropped = bounds.without ? *bounds.without : std::set<NodeId>{};
     for (int attempt = 0; attempt < 16; ++attempt) {
+      std::set<NodeId> copies;
       std::set<NodeId> members =
-          grow(root, reach, {bounds.within, &dropped}, reach == Reach::chain && attempt == 0 ? &said : nullptr);
+          grow(root, reach, {bounds.within, &dropped}, reach <= Reach::chain && attempt == 0 ? &said : nullptr, copies);
+      if (reach == Reach::copies) {
+        const std::size_t before = dropped.size();
+        if (!drop_idle_copies(root, members, copies, dropped)) break;
+        if (dropped.size() > before) continue;
+      }
       if (members == previous) break;
       previous = members;
-      auto planned = plan(root, members);
+      auto planned = plan(root, members, copies);
       if (!planned) {
         said.push_back(planned.error().refusal);
         NodeId culprit = planned.error().culprit;
@@ -450,13 +394,14 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         return std::ranges::any_of(
             s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
       });
+      if (reach == Reach::copies && !joins) break;
       if (options_.cost && members.size() > 1) {
         auto together = options_.cost(planned->streaming);
         if (!together) {
           said.push_back({planned->region.origin, "capacity", together.error().message});
           std::set<std::string> streamed;
           for (const Stream& x : planned->streaming.streams) streamed.insert(x.axis);
-          const NodeId culprit = narrowest(planned->region, streamed);
+          const NodeId culprit = narrowest(graph_, planned->region, streamed);
           if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
           continue;  // the same reach without it
         }
@@ -467,7 +412,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           said.push_back(
               {planned->region.origin, "cost",
                fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart)});
-          const NodeId culprit = repeated(planned->region, planned->streaming);
+          const NodeId culprit = repeated(graph_, planned->region, planned->streaming);
           if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
           continue;  // the same reach without it
         }
@@ -478,7 +423,11 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         said.push_back({waits ? waits->origin : planned->region.origin, "one pass", e.condition});
       }
       if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
-      return Formed{std::move(*planned), std::move(members)};
+      return Formed{std::move(*planned), std::move(members), std::move(copies)};
+    }
+    if (reach == Reach::copies) {
+      previous.clear();
+      continue;
     }
     if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
   }
@@ -491,9 +440,14 @@ std::string Former::region_name(RegionKind kind) {
 
 Result<RegionPlan> Former::run() {
   RegionPlan plan_out;
-  std::set<NodeId> needed;
-  for (const Graph::Output& o : graph_.outputs()) needed.insert(o.node);
+  for (const Graph::Output& o : graph_.outputs()) needed_.insert(o.node);
   std::vector<NodeId> order = graph_.topological_order();
+  // Of the outputs that nothing reads the widest comes first: what a narrower one needs of its rows is a state of it.
+  const auto narrower = [&](NodeId a, NodeId b) {
+    const auto rank = [&](NodeId id) { return graph_.users(id).empty() ? graph_.node(id).axes.size() : 0; };
+    return rank(a) < rank(b);
+  };
+  std::ranges::stable_sort(order, narrower);
   std::set<std::pair<std::string, std::string>> said;
   auto record = [&](Refusal r) {
     std::string key = fmt::format("{}", fmt::join(r.nodes, ","));
@@ -501,21 +455,20 @@ Result<RegionPlan> Former::run() {
   };
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     NodeId root = *it;
-    if (!needed.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
+    if (!needed_.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
     std::vector<Refusal> refused;
-    std::optional<Formed> chosen = form(root, Reach::chain, {}, &refused);
+    std::optional<Formed> chosen = form(root, options_.fuse ? Reach::copies : Reach::chain, {}, &refused);
     for (Refusal& r : refused) record(std::move(r));
     if (!chosen) {
-      auto planned = plan(root, {root});
+      auto planned = plan(root, {root}, {});
       if (!planned)
         return unsupported(
             fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law),
             graph_.node(root).name);
-      chosen = Formed{std::move(*planned), {root}};
+      chosen = Formed{std::move(*planned), {root}, {}};
     }
-    const std::set<NodeId>& members = chosen->members;
-    for (NodeId id : written(root, members)) done_.insert(id);
-    for (const RegionInput& i : chosen->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
+    for (NodeId id : written(root, chosen->members, chosen->copies)) done_.insert(id);
+    for (const RegionInput& i : chosen->planned.region.inputs) needed_.insert(graph_.node(i.tensor).id);
     plan_out.regions.push_back(std::move(chosen->planned));
   }
   // Producers first; names count in that order.

@@ -77,6 +77,10 @@ double element(Data data, DType type, std::int64_t row, std::int64_t column, std
       return odd_row && source.uniform() < 0.67;
     case Data::keep_last:
       return column + 1 == length;
+    case Data::whole:
+      return std::floor(source.uniform() * 256) - (type == DType::u8 ? 0 : 128);
+    case Data::classes:
+      return std::floor(source.uniform() * 3);
     default:
       return source.normal();
   }
@@ -93,6 +97,13 @@ std::vector<Sizes> keys_of(std::initializer_list<std::pair<std::int64_t, std::in
   std::vector<Sizes> out;
   for (const auto& [q, kv] : sizes) out.push_back({{"batch", 1}, {"head", 2}, {"q", q}, {"kv", kv}});
   return out;
+}
+
+/// What stands where data does not say.
+Data usual(DType type) {
+  if (type == DType::boolean) return Data::keep;
+  if (type == DType::i8 || type == DType::u8) return Data::whole;
+  return is_integer(type) ? Data::classes : Data::normal;
 }
 
 std::vector<Form> make_forms() {
@@ -150,6 +161,21 @@ std::vector<Form> make_forms() {
                                                   {"nan_in_queries", {{"Q", D::nan}}},
                                                   {"nan_in_values", {{"V", D::nan}}},
                                                   {"equal_keys", {{"K", D::constant}}}};
+  // Fewer sizes for forms that differ from others in what a row knows of itself, not in how it streams.
+  const auto few = keys_of({{1, 1}, {2, 3}, {9, 17}, {33, 65}});
+  const auto few_rows = rows_of({3, 9, 33, 127});
+  // Keys that an index mask excludes are not read: special values stand in the queries only.
+  const std::vector<Form::Variant> index_masked{
+      normal, {"nan_in_queries", {{"Q", D::nan}}}, {"wide_scores", {{"Q", D::wide}}}};
+  const std::vector<Form::Variant> special{normal,
+                                           {"nan_in_queries", {{"Q", D::nan}}},
+                                           {"infinity_in_values", {{"V", D::infinity}}},
+                                           {"wide_scores", {{"Q", D::wide}}}};
+  const std::vector<Form::Variant> kept = {normal,
+                                           {"empty_rows", {{"keep", D::keep_rows}}},
+                                           {"last_key", {{"keep", D::keep_last}}},
+                                           {"wide_scores", {{"Q", D::wide}}}};
+  const std::vector<Form::Variant> finite{normal, {"nan_in_queries", {{"Q", D::nan}}}};
   return {
       {"masked_attention", keys, mask_data},
       {"bool_attention", keys, keep_data},
@@ -206,6 +232,66 @@ std::vector<Form> make_forms() {
        {{{"rows", 1}, {"n", 7}}, {{"rows", 3}, {"n", 33}}},
        {normal, x("constant", D::constant), x("nan", D::nan), x("infinity", D::infinity)}},
       {"mean_deviation", rows, with(row_data, {x("zeros", D::zeros)})},
+      {"multiplied_mask", few,
+       with(finite, {{"last_key", {{"keep", D::keep_last}}}, {"empty_rows", {{"keep", D::keep_rows}}}})},
+      {"inverted_mask", few, kept},
+      {"decoding_from_start", few, index_masked},
+      {"band_of_triangles", few, index_masked},
+      {"dilated_window", few, index_masked},
+      {"block_diagonal", keys_of({{1, 1}, {9, 17}, {40, 9}, {33, 65}}), index_masked},
+      {"prefix_attention", few, index_masked},
+      {"first_keys_and_window", few, index_masked},
+      {"slopes", few, with(index_masked, {{"steep", {{"S", D::wide}}}, {"no_slope", {{"S", D::zeros}}}})},
+      {"logarithmic_buckets", few, with(finite, {{"large_bias", {{"T", D::wide}}}})},
+      {"distance_table", few, with(special, {{"minus_infinity_in_table", {{"T", D::minus_infinity}}}})},
+      {"running_positions", few, kept, 2},
+      {"capped_scores", few, index_masked},
+      {"shared_heads", few, special},
+      {"mapped_heads", few, special},
+      {"sink_in_the_sum", few,
+       with(special, {{"large_sink", {{"S", D::wide}}}, {"no_sink", {{"S", D::minus_infinity}}}})},
+      {"padded_key", few, special},
+      {"past_and_present",
+       {{{"head", 2}, {"q", 1}, {"kv", 1}, {"past", 12}},
+        {{"head", 2}, {"q", 3}, {"kv", 3}, {"past", 1}},
+        {{"head", 2}, {"q", 9}, {"kv", 17}, {"past", 33}}},
+       with(special, {{"nan_in_the_past", {{"E", D::nan}}}})},
+      {"sigmoid_weights", few, finite},
+      {"rational_weights", few, special},
+      {"cosine_weights", few, with(finite, {{"equal_keys", {{"K", D::constant}}}})},
+      {"retention", few, finite},
+      // inf of one sum less inf of the other is NaN where the graph has inf (README): not among its data.
+      {"difference_of_weights", few, with(index_masked, {{"other_wide_scores", {{"P", D::wide}}}})},
+      {"difference_of_means", few, with(special, {{"other_wide_scores", {{"P", D::wide}}}})},
+      {"rotated_halves", few, special, 4},
+      {"rotated_pairs", few, special},
+      {"normalised_operands", few, with(special, {{"zeros", {{"Q", D::zeros}, {"K", D::zeros}}}})},
+      {"quantised_cache", few, {normal, {"close_scales", {{"s", D::close}, {"t", D::close}}}}},
+      {"packed_keys", few, {normal, {"close_scales", {{"s", D::close}}}}},
+      {"gated_weights", few, special},
+      {"latent_keys", few, {normal, {"nan_in_keys", {{"C", D::nan}}}, {"wide_scores", {{"Q", D::wide}}}}},
+      {"weights_over_queries", few, special, 2},
+      {"slots", few, special, 2},
+      {"two_temperatures", few, special, 2},
+      {"weighed_twice", few, special, 2},
+      {"logarithm_of_the_sum_too", few, special, 2},
+      {"spread_of_values", few, finite, 2},
+      {"product_and_entropy", few, finite, 2},
+      {"clipped_weights", few, special, 2},
+      {"divergence", few_rows, {normal, x("ascending", D::ascending), x("constant", D::constant), x("nan", D::nan)}},
+      {"shared_information", few_rows, {normal, x("ascending", D::ascending), x("nan", D::nan)}},
+      {"correlation", few_rows, {normal, x("ascending", D::ascending), x("nan", D::nan), offset}, 1, 1e-4},
+      {"kurtosis", few_rows, {normal, x("ascending", D::ascending), x("nan", D::nan), offset}, 1, 1e-4},
+      {"largest_normalised", few_rows, {normal, x("descending", D::descending), x("nan", D::nan)}, 1, 1e-4},
+      {"above_the_mean", few_rows, {normal, x("nan", D::nan), x("infinity", D::infinity)}},
+      {"place_of_the_maximum", few_rows, {normal, x("descending", D::descending), x("nan", D::nan)}},
+      {"cross_entropy", few_rows, {normal, x("wide", D::wide), x("nan", D::nan)}},
+      {"ignored_labels", few_rows, {normal, x("wide", D::wide), x("nan", D::nan)}},
+      {"counted_by_indices",
+       {{{"rows", 3}, {"n", 9}}, {{"rows", 33}, {"n", 17}}, {{"rows", 20}, {"n", 65}}},
+       {normal, x("nan", D::nan)},
+       3},
+      {"contrast", few_rows, {normal, {"wide", {{"a", D::wide}}}, {"nan", {{"b", D::nan}}}}},
   };
 }
 
@@ -237,7 +323,7 @@ Result<NamedTensors> make_inputs(const Model& model, const Sizes& sizes, const s
       shape.push_back(n);
     }
     const auto it = data.find(i.name);
-    const Data kind = it != data.end() ? it->second : i.type == DType::boolean ? Data::keep : Data::normal;
+    const Data kind = it != data.end() ? it->second : usual(i.type);
     out[i.name] = make(kind, i.type, shape, seed++);
   }
   return out;

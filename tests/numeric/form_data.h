@@ -34,11 +34,14 @@ enum class Data {
   keep_last,            ///< boolean, only the last of each row
   keep_tiles,           ///< boolean, false where mask_tiles is −inf
   keep_inner,           ///< boolean, false for the first and the last of each row: where nan and infinity stand in keys
+  whole,                ///< whole numbers, all that 8 bits hold
+  classes,              ///< 0, 1 or 2
 };
 
 Tensor make(Data data, DType type, const std::vector<std::int64_t>& shape, unsigned seed);
 
-/// Inputs of `model` for the sizes; `data` by input name, `normal` (keep for booleans) where it says nothing.
+/// Inputs of `model` for the sizes; `data` by input name, `normal` (keep for booleans, whole for 8 bits, classes for
+/// other integers) where it says nothing.
 Result<NamedTensors> make_inputs(const Model& model, const Sizes& sizes, const std::map<std::string, Data>& data);
 
 /// A model of tests/models/forms with what it is tried on.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "mir/region/form.h"
 #include "mir/support/contains.h"
@@ -18,51 +19,71 @@ std::set<std::string> axes_in(const Expr& load) {
   return out;
 }
 
+/// The statements of a region by name, and which values rest on which.
+class Ancestry {
+ public:
+  explicit Ancestry(const Region& region) : above_(region.statements.size()) {
+    for (std::size_t i = 0; i < above_.size(); ++i) {
+      const Statement& s = region.statements[i];
+      above_[i].resize(i);
+      for (const std::string& v : values_of(s.body)) {
+        const auto it = places_.find(v);
+        if (it == places_.end()) continue;
+        above_[i][it->second] = true;
+        for (std::size_t j = 0; j < it->second; ++j)
+          if (above_[it->second][j]) above_[i][j] = true;
+      }
+      places_.emplace(s.name, i);
+      statements_.push_back(&s);
+    }
+  }
+  const Statement* find(const std::string& value) const {
+    const auto it = places_.find(value);
+    return it == places_.end() ? nullptr : statements_[it->second];
+  }
+  bool depends(const std::string& value, const std::string& on) const {
+    const auto a = places_.find(value), b = places_.find(on);
+    return a != places_.end() && b != places_.end() && b->second < a->second && above_[a->second][b->second];
+  }
+
+ private:
+  std::unordered_map<std::string, std::size_t> places_;
+  std::vector<const Statement*> statements_;
+  std::vector<std::vector<bool>> above_;
+};
+
 // All loads that a value depends on through elementwise statements, each of which is looked at once.
-void elementwise_loads(const Region& region, const Expr& body, std::set<std::string>& seen, std::vector<Expr>& out) {
+void elementwise_loads(const Ancestry& ancestry, const Expr& body, std::set<std::string>& seen,
+                       std::vector<Expr>& out) {
   for (const Expr& l : loads_of(body)) out.push_back(l);
   for (const std::string& v : values_of(body)) {
-    const Statement* s = region.find(v);
-    if (s && s->over.empty() && seen.insert(v).second) elementwise_loads(region, s->body, seen, out);
+    const Statement* s = ancestry.find(v);
+    if (s && s->over.empty() && seen.insert(v).second) elementwise_loads(ancestry, s->body, seen, out);
   }
 }
 
-std::vector<Expr> elementwise_loads(const Region& region, const Expr& body) {
+std::vector<Expr> elementwise_loads(const Ancestry& ancestry, const Expr& body) {
   std::vector<Expr> out;
   std::set<std::string> seen;
-  elementwise_loads(region, body, seen, out);
+  elementwise_loads(ancestry, body, seen, out);
   return out;
 }
 
-bool depends_on(const Region& region, const Statement& s, const std::string& value, std::set<std::string>& seen) {
-  for (const std::string& v : values_of(s.body)) {
-    if (v == value) return true;
-    if (!seen.insert(v).second) continue;
-    if (const Statement* p = region.find(v); p && depends_on(region, *p, value, seen)) return true;
-  }
-  return false;
-}
-
-bool depends_on(const Region& region, const Statement& s, const std::string& value) {
-  std::set<std::string> seen;
-  return depends_on(region, s, value, seen);
-}
-
 // The elementwise program between the inner contraction and the weights: what multiplies it, what is added or selected.
-void describe_programs(const Region& region, const Statement& inner, const std::string& kv, AttentionRoles& roles) {
+void describe_programs(const Region& region, const Ancestry& ancestry, const Statement& inner, const std::string& kv,
+                       AttentionRoles& roles) {
   roles.scale = roles.mask = "none";
   for (const Statement& s : region.statements) {
     if (!s.over.empty() || !contains(s.axes, kv)) continue;
     bool after_reduction = std::ranges::any_of(region.statements, [&](const Statement& r) {
-      return !r.over.empty() && r.name != inner.name && contains(r.over, kv) && depends_on(region, s, r.name);
+      return !r.over.empty() && r.name != inner.name && contains(r.over, kv) && ancestry.depends(s.name, r.name);
     });
-    if (after_reduction || !depends_on(region, s, inner.name)) continue;
+    if (after_reduction || !ancestry.depends(s.name, inner.name)) continue;
     for_each(s.body, [&](const Expr& e) {
       auto carries = [&](const Expr& x) {
         std::set<std::string> v = values_of(x);
-        return std::ranges::any_of(v, [&](const std::string& n) {
-          return n == inner.name || (region.find(n) && depends_on(region, *region.find(n), inner.name));
-        });
+        return std::ranges::any_of(
+            v, [&](const std::string& n) { return n == inner.name || ancestry.depends(n, inner.name); });
       };
       if ((e.op() == Op::mul || e.op() == Op::div) && carries(e.args()[0]) != carries(e.args()[1])) {
         const Expr& other = carries(e.args()[0]) ? e.args()[1] : e.args()[0];
@@ -108,6 +129,7 @@ void rename_axes(Region& region, const std::vector<std::pair<std::string, std::s
 }  // namespace
 
 void detect_attention(Region& region) {
+  const Ancestry ancestry(region);
   // The outer contraction: a sum over kv of weights times rows of V; the inner one: a sum of products whose result
   // carries kv and reaches the weights.
   for (auto outer = region.statements.rbegin(); outer != region.statements.rend(); ++outer) {
@@ -115,9 +137,9 @@ void detect_attention(Region& region) {
     const std::string kv = outer->over[0];
     if (contains(outer->axes, kv)) continue;
     for (const Statement& inner : region.statements) {
-      if (inner.reduce != ReduceOp::sum || !contains(inner.axes, kv) || !depends_on(region, *outer, inner.name))
+      if (inner.reduce != ReduceOp::sum || !contains(inner.axes, kv) || !ancestry.depends(outer->name, inner.name))
         continue;
-      std::vector<Expr> operands = elementwise_loads(region, inner.body);
+      std::vector<Expr> operands = elementwise_loads(ancestry, inner.body);
       std::string d = inner.over.empty() ? "" : inner.over.back();
       AttentionRoles roles;
       std::string q_axis;
@@ -131,7 +153,7 @@ void detect_attention(Region& region) {
       }
       // V: an operand of the outer product that carries kv and an axis the scores do not have.
       std::string e_axis;
-      for (const Expr& l : elementwise_loads(region, outer->body)) {
+      for (const Expr& l : elementwise_loads(ancestry, outer->body)) {
         std::set<std::string> a = axes_in(l);
         if (!a.contains(kv)) continue;
         for (const std::string& x : outer->axes)
@@ -151,12 +173,12 @@ void detect_attention(Region& region) {
       // Weights normalised over anything but the keys of a row are another operation.
       bool by_row = std::ranges::all_of(region.statements, [&](const Statement& r) {
         bool between = r.name != inner.name && r.name != outer->name && !r.over.empty() &&
-                       depends_on(region, r, inner.name) && depends_on(region, *outer, r.name);
+                       ancestry.depends(r.name, inner.name) && ancestry.depends(outer->name, r.name);
         return !between || r.over == std::vector<std::string>{kv};
       });
       if (!by_row) continue;
       roles.normalised_axis = kv;
-      describe_programs(region, inner, kv, roles);
+      describe_programs(region, ancestry, inner, kv, roles);
       std::vector<std::pair<std::string, std::string>> wanted{{q_axis, "q"}, {kv, "kv"}, {d, "d"}};
       if (e_axis != d) wanted.push_back({e_axis, "e"});
       std::vector<std::string> rest;

@@ -51,7 +51,8 @@ bool transcendental(const Expr& body) {
 }
 
 constexpr double unwritten_scores =
-    1.5;  ///< predicted time that scores may cost so as not to be written: memory they never take
+    1.5;                        ///< predicted time that scores may cost so as not to be written: memory they never take
+constexpr int most_nested = 8;  ///< contractions between a value and the root: no law takes as many
 constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
 
 // Where growth stays.
@@ -143,6 +144,7 @@ bool Former::rests_on_reduction(NodeId id) const {
 std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
                               std::set<NodeId>& copies) const {
   std::set<NodeId> members{root};
+  std::map<NodeId, int> nested;  // contractions between a member and the root
   int reductions = reduces(root) ? 1 : 0;
   std::vector<NodeId> order = graph_.topological_order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -166,6 +168,10 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
       continue;
     }
     if (!options_.fuse && !same_operation(id, root)) continue;
+    int& depth = nested[id];
+    for (const NodeId u : users)
+      if (const auto it = nested.find(u); it != nested.end()) depth = std::max(depth, it->second);
+    if (primitive(n) == Primitive::contract && ++depth > most_nested) continue;
     const bool outside_use =
         needed_.contains(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
     const auto copied = [&] { return reach == Reach::copies && !needed_.contains(id) && copies.insert(id).second; };
@@ -380,6 +386,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         const std::size_t before = dropped.size();
         if (!drop_idle_copies(root, members, copies, dropped)) break;
         if (dropped.size() > before) continue;
+        if (copies.empty()) break;
       }
       if (members == previous) break;
       previous = members;

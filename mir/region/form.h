@@ -2,8 +2,9 @@
 
 // Region formation: which nodes are computed together. A region grows upstream from a node that must exist in memory (a
 // graph output or what another region loads); maps join as prologue and epilogue, reductions of the same rows join as a
-// cascade, contractions whose result carries the streamed axis join as inner reductions. Whether a region streams is
-// asked of the derivation (mir/stream); what is refused is cut off, recorded, and becomes a region of its own.
+// cascade, contractions whose result carries the streamed axis join as inner reductions. What lies between an inner
+// contraction and the root is computed by each region that reads it. Whether a region streams is asked of the derivation
+// (mir/stream); what is refused is cut off, recorded, and becomes a region of its own.
 
 #include <functional>
 #include <map>

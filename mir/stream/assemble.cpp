@@ -81,7 +81,9 @@ Expr Assembler::put_new(const Expr& e, const Place& p, const Expr& guard) {
       const bool plain = is_coordinate_condition(e.args()[0]);
       const Expr yes = plain ? logical_and(guard, e.args()[0]) : guard;
       const Expr no = plain ? logical_and(guard, logical_not(e.args()[0])) : guard;
-      return Expr::select(c, put(e.args()[1], p, yes), put(e.args()[2], p, no));
+      Place branch = p;
+      branch.chosen |= !plain;
+      return Expr::select(c, put(e.args()[1], branch, yes), put(e.args()[2], branch, no));
     }
     case Op::sub:
       // x − mean as (x − pivot) − difference.
@@ -149,7 +151,7 @@ Expr Assembler::put_value(const Expr& e, const Place& p) {
   }
   const Statement& s = problem_.statement(e.name());
   Place region = p;
-  region.derived = false;
+  region.derived = region.chosen = false;
   if (problem_.is_result(s.name)) return put_result(s.name, region);
   return problem_.carries(s.name) ? put_along(s, region) : put_invariant(s, region);
 }
@@ -276,12 +278,24 @@ Expr Assembler::put_centred(const Expr& e, int pass, const CentredMean& mean) {
 
 constexpr std::uint64_t largest_index = 512;  // operations, written out: indices are not shared between loads
 
+/// `index` where it is one of `dim`, else the nearest that is; `guard` then says that there is one.
+Expr Assembler::clamped(const Expr& index, const Expr& dim, Expr& guard) const {
+  if (is_coordinate_condition(index) || problem_.in_bounds(index, dim)) return index;
+  if (!dim.is_constant()) guard = logical_and(guard, less(Expr(0), dim));
+  return Expr::binary(Op::min, Expr::binary(Op::max, index, Expr(0)), dim - Expr(1));
+}
+
 Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
   TileDecl t;
   t.tensor = load.name();
   t.type = load.type();
-  for (const Expr& i : load.args()) {
-    const Expr full = problem_.canonical(i);
+  const RegionInput* input = problem_.region().input(load.name());
+  AICF_CHECK(input, fmt::format("region '{}' does not declare its input '{}'", problem_.region().name, load.name()));
+  t.shape = input->shape;
+  Expr needed = guard && problem_.in_bounds(load) ? Expr() : guard;
+  for (std::size_t d = 0; d < load.args().size(); ++d) {
+    Expr full = problem_.canonical(load.args()[d]);
+    if (p.chosen) full = clamped(full, t.shape[d], needed);
     if (!values_of(full).empty() && !failure_) {
       failure_ = Failure{
           "index", fmt::format("'{}' is loaded at an index that a reduction of the region computes", load.name())};
@@ -292,14 +306,10 @@ Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
     }
     t.index.push_back(put(full, p, guard));
   }
-  const RegionInput* input = problem_.region().input(load.name());
-  AICF_CHECK(input, fmt::format("region '{}' does not declare its input '{}'", problem_.region().name, load.name()));
-  t.shape = input->shape;
   const Expr key = Expr::load(t.tensor, t.index, t.type);
   t.axes = value_axes(key);
   const bool step = has(t.axes, problem_.axis()) && p.where == Place::Where::step;
   t.lifecycle = step ? Lifecycle::step : Lifecycle::region;
-  const Expr needed = guard && problem_.in_bounds(load) ? Expr() : guard;
   auto& decls = step ? out_.streams[static_cast<std::size_t>(p.pass)].tiles : out_.tiles;
   const auto place = std::pair(step ? p.pass : -1, key);
   if (auto it = tiles_.find(place); it != tiles_.end()) {

@@ -28,6 +28,7 @@ class Assembler {
     int pass = -1;
     bool derived = false;             ///< names are first those of the pass
     std::vector<std::string> span{};  ///< axes that the statement being placed runs over
+    bool chosen = false;              ///< in a branch that data decide: an index of data may be the other branch's
     auto operator<=>(const Place&) const = default;
   };
 
@@ -44,6 +45,7 @@ class Assembler {
   std::optional<CentredMean> centred(const Expr& e);
   Expr put_centred(const Expr& e, int pass, const CentredMean& mean);
   Expr tile(const Expr& load, const Place& p, const Expr& guard);
+  Expr clamped(const Expr& index, const Expr& dim, Expr& guard) const;
   bool inlines(const Statement& s, const Place& p) const;
   bool covers(const std::vector<std::string>& axes, const Place& p) const;
   Expr define(const std::string& name, const StepStatement& statement, const Place& p);

@@ -141,16 +141,18 @@ int Problem::uses(const std::string& value) const {
   return it == uses_.end() ? 0 : it->second;
 }
 
+bool Problem::in_bounds(const Expr& index, const Expr& dim) const {
+  if (index.op() == Op::axis && provably_equal(region_.axis(index.name()).extent, dim)) return true;
+  const Range low = range_of(simplify(index, ranges_), ranges_);
+  const Range left = range_of(simplify(dim - index, ranges_), ranges_);
+  return low.low && *low.low >= 0 && left.low && *left.low >= 1;
+}
+
 bool Problem::in_bounds(const Expr& load) const {
   const RegionInput* input = region_.input(load.name());
   AICF_CHECK(input, fmt::format("region '{}' does not declare its input '{}'", region_.name, load.name()));
-  for (std::size_t i = 0; i < input->shape.size(); ++i) {
-    const Expr &index = load.args()[i], &dim = input->shape[i];
-    if (index.op() == Op::axis && provably_equal(region_.axis(index.name()).extent, dim)) continue;
-    const Range low = range_of(simplify(index, ranges_), ranges_);
-    const Range left = range_of(simplify(dim - index, ranges_), ranges_);
-    if (!low.low || *low.low < 0 || !left.low || *left.low < 1) return false;
-  }
+  for (std::size_t i = 0; i < input->shape.size(); ++i)
+    if (!in_bounds(load.args()[i], input->shape[i])) return false;
   return true;
 }
 

@@ -72,6 +72,7 @@ class Problem {
   Expr extent(const std::vector<std::string>& axes) const;
   /// Whether a load is in bounds at all coordinates, as far as ranges show.
   bool in_bounds(const Expr& load) const;
+  bool in_bounds(const Expr& index, const Expr& dim) const;
   /// True when `e` reads no tensor and no value: coordinates, symbols and constants only.
   bool is_index_only(const Expr& e) const;
   /// How often a value is read: by bodies and outputs, each occurrence counted, 2 standing for more.

@@ -59,6 +59,8 @@ struct Form {
   int regions = 1;
   /// max |error| ≤ tolerance · max |expected|, or ≤ tolerance.
   double tolerance = 2e-5;
+  /// Tried in f16 and bf16 too; not where another form says the same of them.
+  bool halves = true;
 
   std::string path() const;
 };

@@ -129,6 +129,16 @@ y = Conv(Relu(Conv(x, w, group=16)), p)
 y = Gather(x, Gather(i, i))
 z = Gather(x, Mod(Add(Gather(i, Mod(Add(i, 3), 9)), 1), 9))
 )"},
+    // Elements of either tensor were loaded at the places of the other, outside of it.
+    {"places_in_a_concatenation", R"(g(P: f32[3, 4], N: f32[2, 4], Q: f32[5, 4], i: i64[6]) -> y, z
+K = Gather(Concat(P, N, axis=0), i, axis=0)
+y = Exp(K)
+z = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[1, 0]))), K)
+)"},
+    {"places_in_a_padding", R"(g(x: f32[3], i: i64[2], w: f32[2, 5]) -> y
+pads: i64[2] = [1, 1]
+y = MatMul(Gather(Pad(x, pads), i), w)
+)"},
     // Drivers fold divisions by a constant zero.
     {"over_zero", R"(g(x: f32[9]) -> a, b, c
 a = Div(x, 0.0)

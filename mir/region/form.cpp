@@ -93,8 +93,9 @@ class Former {
 
   const Graph& graph_;
   const FormOptions& options_;
-  std::set<NodeId> done_;    ///< has a region that writes it
-  std::set<NodeId> needed_;  ///< an output, or read by a region
+  std::set<NodeId> done_;                                                    ///< has a region that writes it
+  std::set<NodeId> needed_;                                                  ///< an output, or read by a region
+  std::vector<std::pair<std::vector<NodeId>, std::vector<NodeId>>> formed_;  ///< what each region reads, and writes
   std::map<RegionKind, int> counts_;
 };
 
@@ -174,7 +175,13 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
     if (primitive(n) == Primitive::contract && ++depth > most_nested) continue;
     const bool outside_use =
         needed_.contains(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
-    const auto copied = [&] { return reach == Reach::copies && !needed_.contains(id) && copies.insert(id).second; };
+    // An output made of it element by element is as large: it is written anyway.
+    const auto copied = [&] {
+      return reach == Reach::copies && !needed_.contains(id) &&
+             std::ranges::none_of(
+                 users, [&](NodeId u) { return !members.contains(u) && graph_.is_output(u) && !reduces(u); }) &&
+             copies.insert(id).second;
+    };
     if (reduces(id)) {
       if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
       bool contraction = primitive(n) == Primitive::contract;
@@ -302,10 +309,30 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
 NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const {
   for (NodeId id : written) {
     if (id == root) continue;
-    for (NodeId u : graph_.users(id))
-      if (!members.contains(u))
+    // What is not written others compute again, from what is.
+    std::set<NodeId> seen{id}, later{id};
+    for (std::vector<NodeId> work{id}; !work.empty();) {
+      const NodeId at = work.back();
+      work.pop_back();
+      for (NodeId u : graph_.users(at)) {
+        if (members.contains(u)) {
+          if (!contains(written, u) && seen.insert(u).second) work.push_back(u);
+          continue;
+        }
         for (NodeId m : members)
           if (graph_.reaches(u, m)) return id;
+      }
+    }
+    // Regions made so far that wait for it, and what they write.
+    for (bool grown = true; grown;) {
+      grown = false;
+      for (const auto& [reads, writes] : formed_)
+        if (std::ranges::any_of(reads, [&](NodeId r) { return later.contains(r); }))
+          for (const NodeId w : writes) grown |= later.insert(w).second;
+    }
+    for (const NodeId m : members)
+      for (const NodeId p : graph_.producers(m))
+        if (!members.contains(p) && later.contains(p)) return id;
   }
   return -1;
 }
@@ -474,8 +501,10 @@ Result<RegionPlan> Former::run() {
             graph_.node(root).name);
       chosen = Formed{std::move(*planned), {root}, {}};
     }
-    for (NodeId id : written(root, chosen->members, chosen->copies)) done_.insert(id);
-    for (const RegionInput& i : chosen->planned.region.inputs) needed_.insert(graph_.node(i.tensor).id);
+    auto& [reads, writes] = formed_.emplace_back(std::vector<NodeId>{}, written(root, chosen->members, chosen->copies));
+    for (const RegionInput& i : chosen->planned.region.inputs) reads.push_back(graph_.node(i.tensor).id);
+    done_.insert(writes.begin(), writes.end());
+    needed_.insert(reads.begin(), reads.end());
     plan_out.regions.push_back(std::move(chosen->planned));
   }
   // Producers first; names count in that order.

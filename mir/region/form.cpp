@@ -12,6 +12,7 @@
 #include "mir/memory/region_form.h"
 #include "mir/memory/rename.h"
 #include "mir/region/builder.h"
+#include "mir/region/join.h"
 #include "mir/region/shape.h"
 #include "mir/stream/derive.h"
 
@@ -89,13 +90,14 @@ class Former {
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members) const;
   Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
+  std::expected<PlannedRegion, Failure> derived(Region region, NodeId root, bool is_checked) const;
   std::string region_name(RegionKind kind);
 
   const Graph& graph_;
   const FormOptions& options_;
-  std::set<NodeId> done_;                                                    ///< has a region that writes it
-  std::set<NodeId> needed_;                                                  ///< an output, or read by a region
-  std::vector<std::pair<std::vector<NodeId>, std::vector<NodeId>>> formed_;  ///< what each region reads, and writes
+  std::set<NodeId> done_;        ///< has a region that writes it
+  std::set<NodeId> needed_;      ///< an output, or read by a region
+  std::vector<Traffic> formed_;  ///< of the regions so far
   std::map<RegionKind, int> counts_;
 };
 
@@ -365,13 +367,17 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
                   : reduces_any ? RegionKind::reduction
                                 : RegionKind::map;
   }
-  auto derived = derive(region);
+  return derived(std::move(region), root, members.size() > 1);
+}
+
+std::expected<PlannedRegion, Failure> Former::derived(Region region, NodeId root, bool is_checked) const {
+  auto streaming = derive(region);
   const NodeId aside = beside(graph_, region, root);
-  if (auto* refused = std::get_if<Refusal>(&derived)) return std::unexpected(Failure{*refused, aside});
-  PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(derived))};
+  if (auto* refused = std::get_if<Refusal>(&streaming)) return std::unexpected(Failure{*refused, aside});
+  PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(streaming))};
   rename_values(out.streaming, usual_names(out.region, out.streaming));
   order_tiles(out.streaming);
-  if (members.size() > 1)
+  if (is_checked)
     if (auto refused = check_shape(graph_, out.region, out.streaming, options_.row_capacity)) {
       if (refused->culprit < 0) refused->culprit = aside;
       return std::unexpected(*refused);
@@ -413,7 +419,6 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         const std::size_t before = dropped.size();
         if (!drop_idle_copies(root, members, copies, dropped)) break;
         if (dropped.size() > before) continue;
-        if (copies.empty()) break;
       }
       if (members == previous) break;
       previous = members;
@@ -501,11 +506,20 @@ Result<RegionPlan> Former::run() {
             graph_.node(root).name);
       chosen = Formed{std::move(*planned), {root}, {}};
     }
-    auto& [reads, writes] = formed_.emplace_back(std::vector<NodeId>{}, written(root, chosen->members, chosen->copies));
+    auto& [reads, writes] = formed_.emplace_back(Traffic{{}, written(root, chosen->members, chosen->copies)});
     for (const RegionInput& i : chosen->planned.region.inputs) reads.push_back(graph_.node(i.tensor).id);
     done_.insert(writes.begin(), writes.end());
     needed_.insert(reads.begin(), reads.end());
     plan_out.regions.push_back(std::move(chosen->planned));
+  }
+  if (options_.fuse) {
+    const auto derive_joined = [&](Region region) -> std::expected<PlannedRegion, Refusal> {
+      const NodeId root = graph_.find(region.outputs[0].tensor).value_or(-1);
+      auto made = derived(std::move(region), root, true);
+      if (!made) return std::unexpected(made.error().refusal);
+      return std::move(*made);
+    };
+    join_regions(plan_out.regions, formed_, derive_joined, options_.cost, record);
   }
   // Producers first; names count in that order.
   std::map<std::string, std::size_t> writer;

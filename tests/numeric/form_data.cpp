@@ -231,7 +231,7 @@ std::vector<Form> make_forms() {
        rows,
        {normal, x("ascending", D::ascending), x("descending", D::descending), x("constant", D::constant),
         x("nan", D::nan)},
-       2},
+       1},
       {"whole_mean",
        {{{"rows", 1}, {"n", 7}}, {{"rows", 3}, {"n", 33}}},
        {normal, x("constant", D::constant), x("nan", D::nan), x("infinity", D::infinity)}},
@@ -265,7 +265,7 @@ std::vector<Form> make_forms() {
       f32({"latent_keys", few, {normal, {"nan_in_keys", {{"C", D::nan}}}, {"wide_scores", {{"Q", D::wide}}}}}),
       {"weights_over_queries", few, special, 2},
       f32({"slots", few, special, 2}),
-      {"two_temperatures", few, special, 2},
+      {"two_temperatures", few, special},
       f32({"logarithm_of_the_sum_too", few, special, 2}),
       f32({"spread_of_values", few, finite, 2}),
       {"product_and_entropy", few, finite, 2},
@@ -285,6 +285,10 @@ std::vector<Form> make_forms() {
        {{{"rows", 3}, {"n", 9}}, {{"rows", 33}, {"n", 17}}, {{"rows", 20}, {"n", 65}}},
        {normal, x("nan", D::nan)},
        3},
+      f32({"five_of_one_load",
+           few_rows,
+           {normal, x("constant", D::constant), x("nan", D::nan), x("infinity", D::infinity), offset}}),
+      f32({"two_queries_of_one_cache", few, special}),
       f32({"contrast", few_rows, {normal, {"wide", {{"a", D::wide}}}, {"nan", {{"b", D::nan}}}}}),
   };
 }

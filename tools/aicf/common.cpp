@@ -212,12 +212,12 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     NamedTensors replaced;
     for (const SemanticInput& i : out.model.semantic.defaulted)
       if (auto taken = given.extract(i.name)) replaced.insert(std::move(taken));
-    remark(options, "fixed at the values given, in place of their defaults", replaced);
-    remark(options, "not taken, for the model has no such inputs", given);
     if (!replaced.empty()) {
-      import.fixed.merge(replaced);
+      import.fixed.insert(replaced.begin(), replaced.end());
       AICF_TRY(out.model, load_model(options.model, import));
     }
+    remark(options, "fixed at the values given, in place of their defaults", replaced);
+    remark(options, "not taken, for the model has no such inputs", given);
     out.inputs_from = fmt::format("{}", fmt::join(options.inputs, ", "));
     auto symbols = bind_symbols(out.model, out.inputs);
     if (!symbols) {

@@ -70,6 +70,7 @@ Result<Repro> smallest(Place& place, const LoadedModel& loaded, const Options& o
   std::set<std::string> all;
   for (const SemanticNode& n : given.graph.nodes) all.insert(n.name);
   AICF_TRY(Repro whole, cut_out(given, all));
+  if (!differs(whole)) return run_failure("with its weights as inputs the model does not show it");
   return reduced(std::move(whole), differs);
 }
 

@@ -106,13 +106,15 @@ TEST_F(Memory, ATensorThatTheMachineCannotHoldIsNamed) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer takes the address space";
 #endif
-  const std::string model = write("m(x: f32[n]) -> y\ny = Neg(x)\n");
   const std::string said = dir_.file("said");
-  const int status = std::system(
-      ("ulimit -v 4000000; " AICF_COMMAND " run " + model + " --bind n=2000000000 --device null >/dev/null 2>" + said)
-          .c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 1);
+  const auto run_in = [&](const std::string& kib, const std::string& text, const std::string& more) {
+    const std::string line = "ulimit -v " + kib + "; " AICF_COMMAND " run " + write(text) + " --device null " + more;
+    return WEXITSTATUS(std::system((line + " >/dev/null 2>" + said).c_str()));
+  };
+  EXPECT_EQ(run_in("4000000", "m(x: f32[n]) -> y\ny = Neg(x)\n", "--bind n=2000000000"), 1);
   EXPECT_THAT(read_file(said), HasSubstr("input 'x': no memory for f32[2000000000], 8000000000 bytes"));
+  EXPECT_EQ(run_in("900000", "m(x: f32[1]) -> y\ny = Expand(x, [100000000])\n", ""), 1);
+  EXPECT_THAT(read_file(said), HasSubstr("no host memory for 'y', 400000000 bytes"));
 }
 
 TEST_F(Memory, TheArenaIsNearlyAsSmallAsWhatLives) {

@@ -94,6 +94,10 @@ Result<int> verify(const Options& given) {
   Options options = given;
   if (options.devices.empty()) options.devices = {"vulkan", "cuda-emulation"};
   AICF_TRY(LoadedModel loaded, load(options, true));
+  NamedTensors expected;
+  if (!options.expect.empty()) {
+    AICF_TRY(expected, read_expected(options, loaded));
+  }
   AICF_TRY(NamedTensors reference, run_reference(loaded));
   bool ok = true;
   int explained = 0;
@@ -136,7 +140,6 @@ Result<int> verify(const Options& given) {
   };
   std::vector<std::pair<std::string, NamedTensors>> results{{"reference", reference}};
   if (!options.expect.empty()) {
-    AICF_TRY(NamedTensors expected, read_expected(options, loaded));
     say("reference against " + options.expect, difference_of(reference, expected), devices, {{"device", "reference"}});
     reference = std::move(expected);
   }

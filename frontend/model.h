@@ -53,6 +53,8 @@ using SemanticInput = Signature;
 struct SemanticGraph {
   std::string name;
   std::vector<SemanticInput> inputs;
+  /// Inputs with a default, which is the initializer of their name: constants, unless ImportOptions::fixed gives another.
+  std::vector<SemanticInput> defaulted;
   std::vector<std::string> outputs;
   std::map<std::string, Tensor> initializers;
   std::vector<SemanticNode> nodes;
@@ -76,7 +78,7 @@ struct Model {
 
 struct ImportOptions {
   std::map<std::string, std::int64_t> bindings;  ///< symbols fixed before shape inference ("batch" → 2)
-  NamedTensors fixed;                            ///< inputs that are constants of this import ("axes" → [1])
+  NamedTensors fixed;  ///< inputs, with a default or none, that are constants of this import ("axes" → [1])
   /// Sizes of inputs, by name: they bind the symbols that stand alone as a dim there. Whether they fit is not checked.
   std::map<std::string, std::vector<std::int64_t>> sizes;
 };

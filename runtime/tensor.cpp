@@ -6,6 +6,8 @@
 #include <cstring>
 #include <new>
 
+#include "runtime/no_memory.h"
+
 namespace aicf {
 namespace {
 
@@ -55,7 +57,12 @@ Tensor::Tensor(DType type, std::vector<std::int64_t> shape) : type_(type), shape
   const auto elements = checked_size(type_, shape_);
   AICF_CHECK(elements.has_value(), elements.error().message);
   const std::size_t bytes = static_cast<std::size_t>(*elements) * host_size(type_);
-  std::shared_ptr<std::byte> memory = allocate(bytes);
+  std::shared_ptr<std::byte> memory;
+  try {
+    memory = allocate(bytes);
+  } catch (const std::bad_alloc&) {
+    throw NoMemory(fmt::format("no memory for {}[{}], {} bytes", name(type_), fmt::join(shape_, ", "), bytes));
+  }
   std::memset(memory.get(), 0, bytes);
   data_ = memory.get();
   owner_ = std::move(memory);

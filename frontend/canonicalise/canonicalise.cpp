@@ -22,12 +22,18 @@ std::set<std::string> symbols_of(const SemanticGraph& graph) {
   return symbols;
 }
 
-/// Inputs whose values are given become initializers; their sizes bind the symbols of their shapes.
-Result<void> fix_inputs(SemanticGraph& graph, ImportOptions& options) {
+/// Inputs whose values are given become initializers, in place of a default; their sizes bind the symbols of their shapes,
+/// which count among the model's `symbols`.
+Result<void> fix_inputs(SemanticGraph& graph, ImportOptions& options, std::set<std::string>& symbols) {
   for (const auto& [name, tensor] : options.fixed) {
-    const auto input = std::ranges::find(graph.inputs, name, &SemanticInput::name);
-    if (input == graph.inputs.end())
-      return bad_input(fmt::format("value for {}: no input of the model", in_quotes(name)));
+    auto* from = &graph.inputs;
+    auto input = std::ranges::find(*from, name, &SemanticInput::name);
+    if (input == from->end()) {
+      from = &graph.defaulted;
+      input = std::ranges::find(*from, name, &SemanticInput::name);
+    }
+    if (input == from->end()) return bad_input(fmt::format("value for {}: no input of the model", in_quotes(name)));
+    for (const Expr& dim : input->shape) symbols.merge(aicf::symbols_of(dim));
     bool fits = tensor.type() == input->type && tensor.shape().size() == input->shape.size();
     for (std::size_t d = 0; fits && d < input->shape.size(); ++d) {
       const Expr& dim = input->shape[d];
@@ -37,9 +43,12 @@ Result<void> fix_inputs(SemanticGraph& graph, ImportOptions& options) {
       else if (const auto n = constant_of(dim))
         fits = *n == size;
     }
-    if (!fits) return bad_input(fmt::format("value for input {} does not have its type and shape", in_quotes(name)));
+    if (!fits)
+      return bad_input(fmt::format("value for input {} is {}{} and does not have its type and shape, {}{}",
+                                   in_quotes(name), aicf::name(tensor.type()), dims_text(tensor.shape()),
+                                   aicf::name(input->type), dims_text(input->shape)));
     graph.initializers[name] = tensor;
-    graph.inputs.erase(input);
+    from->erase(input);
   }
   return {};
 }
@@ -178,8 +187,8 @@ Result<Values> Lowering::inlined(const SemanticGraph& graph) {
 Result<Model> canonicalise(SemanticGraph semantic, const ImportOptions& options) {
   AICF_RETURN_IF_ERROR(check_semantic(semantic));
   ImportOptions own = options;
-  const std::set<std::string> symbols = symbols_of(semantic);
-  AICF_RETURN_IF_ERROR(fix_inputs(semantic, own));
+  std::set<std::string> symbols = symbols_of(semantic);
+  AICF_RETURN_IF_ERROR(fix_inputs(semantic, own, symbols));
   bind_input_sizes(semantic, own);
   AICF_RETURN_IF_ERROR(bind_sizes(semantic, own, symbols));
   Canonicaliser state;

@@ -138,10 +138,14 @@ class Reader {
                           const std::string& prefix, SemanticGraph& to) {
     AICF_RETURN_IF_ERROR(read_weights(graph, to));
     for (const auto& info : graph.input()) {
-      // An initializer that is an input too is that input's default; AICF takes it as the constant.
-      if (to.initializers.contains(info.name())) continue;
-      AICF_TRY(DeclaredValue input, declared(info, "input", missing));
-      to.inputs.push_back(std::move(input.value));
+      const auto given = to.initializers.find(info.name());
+      const bool has_default = given != to.initializers.end();
+      AICF_TRY(DeclaredValue input, declared(info, "input", has_default ? Missing::accept : missing));
+      if (has_default && !input.complete) {
+        input.value.type = given->second.type();
+        input.value.shape.assign(given->second.shape().begin(), given->second.shape().end());
+      }
+      (has_default ? to.defaulted : to.inputs).push_back(std::move(input.value));
     }
     for (const auto& info : graph.output()) {
       AICF_TRY(DeclaredValue output, declared(info, "output", Missing::accept));

@@ -330,7 +330,8 @@ Result<Buffer> make_buffer(DType type, std::vector<std::int64_t> shape) {
   Buffer buffer{.type = type, .shape = std::move(shape)};
   AICF_TRY(buffer.size, checked_size(DType::f64, buffer.shape));
   const auto too_large = [&] {
-    return run_failure(fmt::format("a tensor of {} elements does not fit in memory", buffer.size));
+    return run_failure(fmt::format("a tensor of {} elements, {} bytes in the reference, does not fit in memory",
+                                   buffer.size, buffer.bytes()));
   };
   static const double memory =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));

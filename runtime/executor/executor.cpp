@@ -8,6 +8,7 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <new>
 #include <optional>
 
 namespace aicf {
@@ -58,6 +59,15 @@ Tensor from_device(DType type, std::vector<std::int64_t> shape, std::span<const 
 }
 
 namespace {
+
+/// `f()`, which needs host memory for a tensor.
+auto with_memory(const std::string& tensor, std::size_t bytes, const auto& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    return run_failure(fmt::format("no host memory for '{}', {} bytes", tensor, bytes));
+  }
+}
 
 /// The number of "sm_80"; 0 for anything else.
 int architecture(const std::string& target) {
@@ -291,7 +301,8 @@ Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::
     if (given->second.shape() != sizes.shapes[i])
       return bad_input(fmt::format("input '{}' has the shape {}, the model takes {}", b.name,
                                    dims_text(given->second.shape()), dims_text(sizes.shapes[i])));
-    AICF_TRY(std::vector<std::byte> bytes, to_device(b.name, given->second));
+    AICF_TRY(const std::vector<std::byte> bytes,
+             with_memory(b.name, sizes.bytes[i], [&] { return to_device(b.name, given->second); }));
     AICF_RETURN_IF_ERROR(m.device.upload(*m.buffers[i], 0, bytes));
   }
   AICF_TRY(RunResult out, m.launch(bound, sizes, symbols, options));
@@ -301,9 +312,12 @@ Result<RunResult> Executor::run(const NamedTensors& inputs, const std::map<std::
       out.outputs[o.name] = program.constants[b.constant];
       continue;
     }
-    std::vector<std::byte> bytes(sizes.bytes[o.buffer]);
-    AICF_RETURN_IF_ERROR(m.device.download(*bound[o.buffer].buffer, 0, bytes));
-    out.outputs[o.name] = from_device(b.type, sizes.shapes[o.buffer], bytes);
+    const std::size_t size = sizes.bytes[o.buffer];
+    AICF_TRY(out.outputs[o.name], with_memory(o.name, size, [&]() -> Result<Tensor> {
+               std::vector<std::byte> bytes(size);
+               AICF_RETURN_IF_ERROR(m.device.download(*bound[o.buffer].buffer, 0, bytes));
+               return from_device(b.type, sizes.shapes[o.buffer], bytes);
+             }));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/command/subprocess.h"
@@ -46,6 +47,51 @@ y = Softmax(sums)
 
   std::vector<std::string> tolerant{"verify", dir.file("m.aicf"), "--device", "vulkan:llvmpipe", "--json"};
   EXPECT_FALSE(Json::parse(run_command(tolerant).out)["devices"][0].contains("first_region"));
+}
+
+const std::string product = "m(x: f32[8, 16], w: f32[16, 16]) -> y\ny = Softmax(MatMul(x, w))\n";
+
+TEST(Difference, TheCommandThatIsPrintedShowsItAgain) {
+  const TempDir dir;
+  write_file(dir.file("m.aicf"), product);
+  const Ended ended = run_command({"verify", dir.file("m.aicf"), "--device", "vulkan:llvmpipe", "--abs", "0", "--rel",
+                                   "0", "--fusion", "off", "--schedule", "tile.i0=8", "--cache", "off",
+                                   "--optimize-for", "first-run", "--repro", dir.file("it's a folder")});
+  ASSERT_EQ(ended.exit, 1) << ended.err;
+  const std::size_t at = ended.out.find("still show it: aicf ");
+  ASSERT_NE(at, std::string::npos) << ended.out;
+  const std::string line = ended.out.substr(at + 20, ended.out.find('\n', at) - at - 20);
+  EXPECT_THAT(line,
+              HasSubstr("--abs 0 --rel 0 --fusion off --schedule tile.i0=8 --optimize-for first-run --cache off"));
+  const int status = std::system((AICF_COMMAND " " + line + " --repro /proc/none >/dev/null 2>&1").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1) << line;
+}
+
+TEST(Difference, EachDeviceHasItsFolder) {
+  const TempDir dir;
+  write_file(dir.file("m.aicf"), product);
+  const Ended ended = run_command({"verify", dir.file("m.aicf"), "--device", "vulkan:llvmpipe", "--device",
+                                   "cuda-emulation", "--abs", "0", "--rel", "0", "--repro", dir.file("r"), "--json"});
+  ASSERT_EQ(ended.exit, 1) << ended.err;
+  const Json devices = Json::parse(ended.out)["devices"];
+  EXPECT_EQ(devices[0]["repro"], dir.file("r"));
+  EXPECT_EQ(devices[1]["repro"], dir.file("r-2"));
+  EXPECT_TRUE(std::filesystem::exists(dir.file("r-2/model.aicf")));
+}
+
+TEST(Difference, ItIsSaidWhereNothingCanBeKept) {
+  const TempDir dir;
+  write_file(dir.file("m.aicf"), product);
+  std::vector<std::string> arguments{"verify", dir.file("m.aicf"), "--device", "vulkan:llvmpipe", "--abs", "0", "--rel",
+                                     "0",      "--json",           "--repro",  "/proc/none"};
+  const Ended ended = run_command(arguments);
+  EXPECT_EQ(ended.exit, 1);
+  EXPECT_THAT(ended.err, HasSubstr("the smallest model that differs is not kept: /proc/none: cannot be written"));
+  const Json device = Json::parse(ended.out)["devices"][0];
+  EXPECT_TRUE(device.contains("first_region")) << ended.out;
+  EXPECT_FALSE(device.contains("repro"));
+  arguments.back() = "";
+  EXPECT_EQ(run_command(arguments).exit, 2);
 }
 
 }  // namespace

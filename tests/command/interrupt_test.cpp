@@ -113,6 +113,21 @@ TEST_F(Interrupted, IgnoredSignalsStayIgnored) {
   EXPECT_EQ(ended.exit, 0) << ended.err;
 }
 
+TEST_F(Interrupted, WhatWasFoundBeforeIsSaid) {
+  CommandOptions o = options();
+  o.environment.emplace_back("AICF_HOST_CXX", endless_compiler());
+  o.watch = [&](int child, const std::string&) {
+    if (read_file(dir_.file("pids")).find('\n') == std::string::npos) return false;
+    kill(child, SIGINT);
+    return true;
+  };
+  std::vector<std::string> arguments = emulated("verify");
+  arguments.insert(arguments.end() - 1, {"vulkan:llvmpipe", "--device"});
+  const Ended ended = run_command(arguments, o);
+  EXPECT_EQ(ended.exit, 130);
+  EXPECT_THAT(ended.out, HasSubstr("vulkan:llvmpipe against reference"));
+}
+
 TEST_F(Interrupted, TheLineOfATerminalIsCleared) {
   CommandOptions o = options();
   o.terminal = true;

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "tests/command/subprocess.h"
@@ -93,7 +94,27 @@ TEST_F(Memory, ALimitIsKeptBeforeAnythingIsAllocated) {
   EXPECT_EQ(refused.exit, 3);
   EXPECT_THAT(refused.err, HasSubstr("'x'"));
   EXPECT_LT(refused.peak_kib, 256 * 1024);
+  // So does what a kernel of the device sees of one tensor, 128 MiB on this one.
+  const Ended unseen = run_command({"run", huge, "--bind", "n=1000000000", "--device", "vulkan:llvmpipe"});
+  EXPECT_EQ(unseen.exit, 3);
+  EXPECT_THAT(unseen.err, HasSubstr("input 'x' has 4000000000 bytes, and a kernel of"));
+  EXPECT_LT(unseen.peak_kib, 512 * 1024);
   EXPECT_EQ(run_command({"run", model, "--max-memory", "much"}).exit, 2);
+}
+
+TEST_F(Memory, ATensorThatTheMachineCannotHoldIsNamed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer takes the address space";
+#endif
+  const std::string said = dir_.file("said");
+  const auto run_in = [&](const std::string& kib, const std::string& text, const std::string& more) {
+    const std::string line = "ulimit -v " + kib + "; " AICF_COMMAND " run " + write(text) + " --device null " + more;
+    return WEXITSTATUS(std::system((line + " >/dev/null 2>" + said).c_str()));
+  };
+  EXPECT_EQ(run_in("4000000", "m(x: f32[n]) -> y\ny = Neg(x)\n", "--bind n=2000000000"), 1);
+  EXPECT_THAT(read_file(said), HasSubstr("input 'x': no memory for f32[2000000000], 8000000000 bytes"));
+  EXPECT_EQ(run_in("900000", "m(x: f32[1]) -> y\ny = Expand(x, [100000000])\n", ""), 1);
+  EXPECT_THAT(read_file(said), HasSubstr("no host memory for 'y', 400000000 bytes"));
 }
 
 TEST_F(Memory, TheArenaIsNearlyAsSmallAsWhatLives) {

@@ -53,5 +53,17 @@ TEST_F(Notes, DoublesThatBecomeFloatsAreSaid) {
               Not(HasSubstr("f64")));
 }
 
+// Weights that are an output are written by every plan.
+TEST_F(Notes, ScoresCountWhateverIsFused) {
+  const Ended ended = run(R"(m(q: f32[2, 16, 64], k: f32[2, 16, 64], v: f32[2, 16, 64]) -> o, p
+p = Softmax(MatMul(q, Transpose(k, perm=[0, 2, 1])))
+o = MatMul(p, v)
+)",
+                          {"compare", "--device", "vulkan:llvmpipe", "--json"});
+  const nlohmann::json device = nlohmann::json::parse(ended.out)["devices"][0];
+  EXPECT_GE(device["fused"]["score_bytes"], 2 * 16 * 16 * 4);
+  EXPECT_GE(device["unfused"]["score_bytes"], device["fused"]["score_bytes"]);
+}
+
 }  // namespace
 }  // namespace aicf

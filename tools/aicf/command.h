@@ -4,7 +4,6 @@
 
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,10 +12,9 @@
 #include "frontend/model.h"
 #include "runtime/driver.h"
 #include "runtime/executor/executor.h"
+#include "tools/aicf/difference.h"
 
 namespace aicf::command {
-
-using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string model;
@@ -54,6 +52,10 @@ struct LoadedModel {
 /// Tensors of .npz, .npy and ONNX .pb files. A .pb file without a name inside takes the name of the input at its place in
 /// the list (`names`).
 Result<NamedTensors> read_inputs(const std::vector<std::string>& paths, const std::vector<std::string>& names);
+/// The tensors of --expect, one of each output and of its shape. Errors: bad_input naming the output and both shapes.
+Result<NamedTensors> read_expected(const Options& options, const LoadedModel& loaded);
+/// "what: names" on stderr where there are any, unless --quiet.
+void remark(const Options& options, const char* what, const NamedTensors& tensors);
 /// .npz; .npy or .pb where there is one output.
 Result<void> write_outputs(const std::string& path, const NamedTensors& outputs);
 /// --bind NAME=VALUE entries.
@@ -80,20 +82,8 @@ Result<std::unique_ptr<Executor>> compile_and_load(Place& place, const LoadedMod
 Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& options, bool fuse);
 Result<NamedTensors> run_reference(const LoadedModel& loaded);
 
-/// Comparison with NaN in the same places.
-struct Difference {
-  double max_abs = 0, max_rel = 0;  ///< relative to the largest expected magnitude
-  bool nan_differs = false, shape_differs = false;
-  std::string tensor;  ///< of the worst element
-  std::int64_t element = -1;
-  double got = 0, wanted = 0;
-  bool within(double absolute, double relative) const {
-    return !nan_differs && !shape_differs && (max_abs <= absolute || max_rel <= relative);
-  }
-};
-Difference compare(const NamedTensors& got, const NamedTensors& wanted);
-
-Json to_json(const Difference& d, double absolute, double relative);
+/// Text as one word of a POSIX shell, in quotes where it needs them.
+std::string shell_word(const std::string& text);
 std::string bytes_text(std::uint64_t bytes);
 
 bool is_package(const std::string& path);

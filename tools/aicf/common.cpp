@@ -7,6 +7,7 @@
 #include <ranges>
 
 #include "mir/graph/oracle.h"
+#include "runtime/no_memory.h"
 #include "tools/aicf/progress.h"
 #include "tools/aicf/report.h"
 
@@ -40,15 +41,25 @@ std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:=,+@%";
+  if (!text.empty() && text.find_first_not_of(plain) == std::string::npos) return text;
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 Result<std::map<std::string, std::int64_t>> bindings(const Options& options) {
   std::map<std::string, std::int64_t> out;
   for (const std::string& b : options.bind) {
-    auto eq = b.find('=');
-    std::string value = eq == std::string::npos ? "" : b.substr(eq + 1);
+    const auto eq = b.rfind('=');
+    const std::string value = eq == std::string::npos ? "" : b.substr(eq + 1);
     if (eq == 0 || value.empty() || value.size() > 15 ||
         !std::ranges::all_of(value, [](char c) { return c >= '0' && c <= '9'; }))
       return bad_input(fmt::format("--bind {}: NAME=VALUE with a whole number is needed", b));
-    out[b.substr(0, eq)] = std::stoll(value);
+    const auto [bound, fresh] = out.try_emplace(b.substr(0, eq), std::stoll(value));
+    if (!fresh && bound->second != std::stoll(value))
+      return bad_input(fmt::format("--bind {}: '{}' is bound to {} already", b, bound->first, bound->second));
   }
   return out;
 }
@@ -70,6 +81,35 @@ Result<NamedTensors> read_inputs(const std::vector<std::string>& paths, const st
     ++position;
     out[named.first] = std::move(named.second);
   }
+  return out;
+}
+
+void remark(const Options& options, const char* what, const NamedTensors& tensors) {
+  if (!options.quiet && !tensors.empty())
+    fmt::print(stderr, "{}: {}\n", what, fmt::join(std::views::keys(tensors), ", "));
+}
+
+Result<NamedTensors> read_expected(const Options& options, const LoadedModel& loaded) {
+  AICF_TRY(NamedTensors held, read_tensors(options.expect));
+  NamedTensors out;
+  for (const auto& [output, node] : loaded.model.output_of) {
+    const auto given = held.find(output);
+    if (given == held.end())
+      return bad_input(fmt::format("no tensor '{}'; there are: {}", output, fmt::join(std::views::keys(held), ", ")),
+                       options.expect);
+    std::vector<std::int64_t> shape;
+    for (const Expr& d : loaded.model.graph.node(node).shape()) {
+      AICF_TRY(const std::int64_t size, evaluate_int(d, loaded.symbols));
+      shape.push_back(size);
+    }
+    if (given->second.shape() != shape)
+      return bad_input(fmt::format("'{}' has the shape {}, the model's output has {}", output,
+                                   dims_text(given->second.shape()), dims_text(shape)),
+                       options.expect);
+    out[output] = given->second;
+  }
+  for (const auto& [output, tensor] : out) held.erase(output);
+  remark(options, "not compared, for the model has no such outputs", held);
   return out;
 }
 
@@ -111,10 +151,42 @@ Result<Model> load_decided(const Options& options, ImportOptions& import) {
   }
   if (!model) return model;
   if (own.fixed.size() > import.fixed.size())
-    fmt::print(stderr, "fixed at the values given, for they decide what is computed: {}\n",
-               fmt::join(std::views::keys(own.fixed), ", "));
+    remark(options, "fixed at the values given, for they decide what is computed", own.fixed);
   import = std::move(own);
   return model;
+}
+
+}  // namespace
+
+namespace {
+
+struct Wanted {
+  const SemanticInput* input;
+  std::vector<std::int64_t> shape;
+  std::uint64_t bytes;  ///< on a device
+};
+
+/// Refuses an input that no kernel of a device can see whole, and more of them than its memory holds, before any is made.
+Result<void> check_devices(const Options& options, const Graph& graph, const std::vector<Wanted>& inputs,
+                           std::uint64_t together) {
+  constexpr std::uint64_t every_device = 1 << 27;  // Vulkan guarantees this
+  if (together <= every_device) return {};
+  for (const std::string& id : options.devices) {
+    AICF_TRY(const Place place, open_place(id));
+    if (place.reference) continue;
+    const DeviceInfo& info = place.device->info();
+    if (const auto most = info.properties.find("max_buffer_range"); most != info.properties.end())
+      for (const Wanted& w : inputs)
+        if (w.bytes > static_cast<std::uint64_t>(most->second) && !graph.users(*graph.find(w.input->name)).empty())
+          return unsupported(
+              fmt::format("input '{}' has {} bytes, and a kernel of {} sees at most {} bytes of a tensor",
+                          w.input->name, w.bytes, info.name, most->second));
+    if (const auto memory = info.properties.find("memory_bytes");
+        memory != info.properties.end() && together > static_cast<std::uint64_t>(memory->second))
+      return unsupported(
+          fmt::format("the inputs take {} bytes, the memory of {} has {}", together, info.name, memory->second));
+  }
+  return {};
 }
 
 }  // namespace
@@ -135,7 +207,17 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     for (const SemanticInput& i : out.model.semantic.inputs) names.push_back(i.name);
     AICF_TRY(NamedTensors given, read_inputs(options.inputs, names));
     for (const SemanticInput& i : out.model.semantic.inputs)
-      if (auto it = given.find(i.name); it != given.end()) out.inputs.insert(*it);
+      if (auto taken = given.extract(i.name)) out.inputs.insert(std::move(taken));
+    for (const auto& [name, tensor] : import.fixed) given.erase(name);
+    NamedTensors replaced;
+    for (const SemanticInput& i : out.model.semantic.defaulted)
+      if (auto taken = given.extract(i.name)) replaced.insert(std::move(taken));
+    if (!replaced.empty()) {
+      import.fixed.insert(replaced.begin(), replaced.end());
+      AICF_TRY(out.model, load_model(options.model, import));
+    }
+    remark(options, "fixed at the values given, in place of their defaults", replaced);
+    remark(options, "not taken, for the model has no such inputs", given);
     out.inputs_from = fmt::format("{}", fmt::join(options.inputs, ", "));
     auto symbols = bind_symbols(out.model, out.inputs);
     if (!symbols) {
@@ -157,31 +239,44 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     AICF_TRY(out.model, load_model(options.model, import));
   }
   if (!need_inputs) return out;
-  std::mt19937_64 bits(options.seed);
-  bool made = false;
+  std::vector<Wanted> wanted;
   std::uint64_t bytes = 0;
   for (const SemanticInput& i : out.model.semantic.inputs) {
     std::vector<std::int64_t> shape;
     for (const Expr& d : i.shape) {
       auto v = evaluate_int(d, out.symbols);
-      if (!v)
-        return bad_input(fmt::format("input '{}' has the symbolic size '{}': give --inputs or --bind {}=N", i.name,
-                                     to_string(d), to_string(d)));
+      if (!v) {
+        std::string binds;
+        for (const std::string& symbol : symbols_of(d))
+          if (!out.symbols.contains(symbol)) binds += " --bind " + shell_word(symbol + "=N");
+        return bad_input(
+            fmt::format("input '{}' has the symbolic size {}: give --inputs or{}", i.name, to_string(d), binds));
+      }
       shape.push_back(*v);
     }
     if (out.inputs.contains(i.name)) continue;
     if (!options.inputs.empty())
       return bad_input(fmt::format("{} has no array for the input '{}'", out.inputs_from, i.name));
     AICF_TRY(const std::int64_t elements, checked_size(i.type, shape));
-    bytes += static_cast<std::uint64_t>(elements) * device_size(i.type);
+    wanted.push_back({&i, std::move(shape), static_cast<std::uint64_t>(elements) * device_size(i.type)});
+    bytes += wanted.back().bytes;
     if (options.max_memory != 0 && bytes > options.max_memory)
       return unsupported(fmt::format("the inputs up to '{}' alone need {}, --max-memory allows {}", i.name,
                                      bytes_text(bytes), bytes_text(options.max_memory)));
-    const bool is_false = std::ranges::count(out.model.must_be_false, i.name, &InputConstraint::input) > 0;
-    out.inputs[i.name] = is_false ? Tensor(i.type, shape) : make_tensor(i.type, shape, bits);
-    made = true;
   }
-  if (made) out.inputs_from = fmt::format("values from seed {}", options.seed);
+  AICF_RETURN_IF_ERROR(check_devices(options, out.model.graph, wanted, bytes));
+  std::mt19937_64 bits(options.seed);
+  for (Wanted& w : wanted) {
+    const std::string& name = w.input->name;
+    const bool is_false = std::ranges::count(out.model.must_be_false, name, &InputConstraint::input) > 0;
+    try {
+      out.inputs[name] =
+          is_false ? Tensor(w.input->type, std::move(w.shape)) : make_tensor(w.input->type, w.shape, bits);
+    } catch (const NoMemory& e) {
+      return run_failure(e.what(), fmt::format("input '{}'", name));
+    }
+  }
+  if (!wanted.empty()) out.inputs_from = fmt::format("values from seed {}", options.seed);
   return out;
 }
 
@@ -259,54 +354,6 @@ Result<Outcome> run_at(Place& place, const LoadedModel& loaded, const Options& o
   AICF_TRY(out.run, executor->run(loaded.inputs, loaded.symbols));
   out.outputs = out.run.outputs;
   return out;
-}
-
-Difference compare(const NamedTensors& got, const NamedTensors& wanted) {
-  Difference d;
-  double worst = -1;
-  for (const auto& [name, w] : wanted) {
-    auto it = got.find(name);
-    if (it == got.end() || it->second.shape() != w.shape()) {
-      d.shape_differs = true;
-      d.tensor = name;
-      continue;
-    }
-    double largest = 0, error = 0;
-    std::int64_t at = -1;
-    for (std::int64_t i = 0; i < w.size(); ++i) {
-      double a = it->second.at(i), b = w.at(i);
-      if (std::isnan(a) != std::isnan(b) && !d.nan_differs) {
-        d.nan_differs = true;
-        d.tensor = name, d.element = i, d.got = a, d.wanted = b;
-      }
-      if (std::isnan(a) || std::isnan(b) || a == b) {
-        if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
-        continue;
-      }
-      if (std::isfinite(b)) largest = std::max(largest, std::abs(b));
-      double e = std::isinf(a) || std::isinf(b) ? std::numeric_limits<double>::infinity() : std::abs(a - b);
-      if (e > error) error = e, at = i;
-    }
-    d.max_abs = std::max(d.max_abs, error);
-    d.max_rel = std::max(d.max_rel, error == 0    ? 0
-                                    : largest > 0 ? error / largest
-                                                  : std::numeric_limits<double>::infinity());
-    if (error > worst && at >= 0 && !d.nan_differs)
-      worst = error, d.tensor = name, d.element = at, d.got = it->second.at(at), d.wanted = w.at(at);
-  }
-  return d;
-}
-
-Json to_json(const Difference& d, double absolute, double relative) {
-  Json j{{"ok", d.within(absolute, relative)}, {"max_abs", d.max_abs}, {"max_rel", d.max_rel}};
-  j["first_bad"] = nullptr;
-  if (!d.within(absolute, relative)) {
-    Json bad{{"tensor", d.tensor}, {"element", d.element}, {"got", d.got}, {"wanted", d.wanted}};
-    if (d.nan_differs) bad["reason"] = "NaN in different places";
-    if (d.shape_differs) bad["reason"] = "missing or of another shape";
-    j["first_bad"] = bad;
-  }
-  return j;
 }
 
 }  // namespace aicf::command

@@ -11,6 +11,7 @@
 
 #include "mir/support/interrupt.h"
 #include "runtime/file_io.h"
+#include "runtime/no_memory.h"
 #include "tools/aicf/command.h"
 #include "tools/aicf/progress.h"
 
@@ -83,7 +84,8 @@ int main(int argc, char** argv) {
       app.add_subcommand("verify", "compare devices with the float64 reference, expected values and each other");
   add_model(verify, o);
   verify->add_option("--device", o.devices, "as for run; several allowed")->expected(1)->take_all();
-  verify->add_option("--repro", o.repro, "folder for the smallest model that differs");
+  verify->add_option("--repro", o.repro, "folder for the smallest model that differs; of a second device FOLDER-2")
+      ->check([](const std::string& folder) { return folder.empty() ? "a folder is needed" : ""; });
   verify->add_option("--expect", o.expect, ".npz of right values");
   verify->add_option("--abs", o.absolute, "absolute tolerance");
   verify->add_option("--rel", o.relative, "tolerance relative to the largest expected magnitude");
@@ -145,6 +147,8 @@ int main(int argc, char** argv) {
     if (auto read = aicf::check_mapped_files(); status && !read) status = std::unexpected(read.error());
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
       status = aicf::run_failure("the output cannot be written");
+  } catch (const aicf::NoMemory& e) {
+    status = aicf::run_failure(e.what());
   } catch (const std::bad_alloc&) {
     status = aicf::run_failure("out of memory");
   } catch (const std::system_error& e) {

@@ -13,8 +13,8 @@ bool is_package(const std::string& path) {
   return std::ifstream(path, std::ios::binary).read(start, sizeof(start)) && std::string_view(start, 7) == "AICFPKG";
 }
 
-Result<int> run_package(const Options& given) {
-  Options options = given;
+Result<int> run_package(const Options& asked) {
+  Options options = asked;
   AICF_TRY(const Package package, read_package(options.model));
   if (options.devices.empty()) options.devices = {"vulkan"};
   if (options.devices.size() != 1) return bad_input("a package runs on one --device");
@@ -29,14 +29,16 @@ Result<int> run_package(const Options& given) {
   const Program& interface = *programs[0];  // all have the same
   std::vector<std::string> names;
   for (const Signature& input : interface.inputs) names.push_back(input.name);
-  AICF_TRY(const NamedTensors inputs, read_inputs(options.inputs, names));
+  AICF_TRY(NamedTensors given, read_inputs(options.inputs, names));
+  NamedTensors inputs;
   std::vector<std::vector<std::int64_t>> shapes;
   for (const Signature& input : interface.inputs) {
-    const auto given = inputs.find(input.name);
-    if (given == inputs.end())
-      return bad_input(fmt::format("the package needs the input '{}': give --inputs", input.name));
-    shapes.push_back(given->second.shape());
+    auto taken = given.extract(input.name);
+    if (!taken) return bad_input(fmt::format("the package needs the input '{}': give --inputs", input.name));
+    shapes.push_back(taken.mapped().shape());
+    inputs.insert(std::move(taken));
   }
+  remark(options, "not taken, for the package has no such inputs", given);
   AICF_TRY(const auto symbols, bind_sizes(interface.inputs, shapes));
   AICF_TRY(const auto bound, bindings(options));
   for (const auto& [symbol, size] : bound)

@@ -4,17 +4,17 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 
 #include "frontend/semantic/check.h"
 #include "mir/graph/oracle.h"
+#include "runtime/file_io.h"
 
 namespace aicf::command {
 
 namespace {
 
-/// Sizes, axes, pads: what an import wants to know.
-bool decides_shapes(const Tensor& t) {
+/// What may be sizes, axes or pads, which an import wants to know.
+bool is_list(const Tensor& t) {
   return !is_float(t.type()) && t.shape().size() <= 1 && t.size() <= 64;
 }
 
@@ -53,6 +53,16 @@ std::set<std::string> node_names(const SemanticGraph& graph) {
   std::set<std::string> out;
   for (const SemanticNode& n : graph.nodes) out.insert(n.name);
   return out;
+}
+
+/// The model with inputs as constants.
+Repro with_fixed(Repro r, const std::set<std::string>& names) {
+  std::erase_if(r.graph.inputs, [&](const SemanticInput& input) { return names.contains(input.name); });
+  for (const std::string& name : names) {
+    r.graph.initializers[name] = std::move(r.inputs.at(name));
+    r.inputs.erase(name);
+  }
+  return r;
 }
 
 /// The first `size` elements along every axis of `from` elements, and the same in lists of sizes.
@@ -115,21 +125,30 @@ Result<Repro> cut_out(const Repro& whole, const std::set<std::string>& keep) {
     if (!t.empty() && !made.contains(t) && !whole.inputs.contains(t) && !whole.graph.initializers.contains(t))
       computed.push_back(t);
   AICF_TRY(NamedTensors values, values_of(whole, computed));
+  std::set<std::string> lists;  // among the inputs
   for (const std::string& t : read) {
     if (t.empty() || made.contains(t)) continue;
     if (auto i = whole.inputs.find(t); i != whole.inputs.end()) values[t] = i->second;
     if (auto i = whole.graph.initializers.find(t); i != whole.graph.initializers.end()) values[t] = i->second;
     const Tensor& value = values.at(t);
-    if (decides_shapes(value)) {
+    if (is_list(value) && whole.graph.initializers.contains(t)) {
       out.graph.initializers[t] = value;
       continue;
     }
     SemanticInput input{t, value.type(), {}};
-    for (const std::int64_t d : value.shape()) input.shape.emplace_back(d);
+    input.shape.assign(value.shape().begin(), value.shape().end());
     out.graph.inputs.push_back(std::move(input));
     out.inputs[t] = value;
+    if (is_list(value)) lists.insert(t);
   }
-  return out;
+  // A constant folds what reads it away, so a list is one only where the import must know it.
+  if (lists.empty() || canonicalise(out.graph)) return out;
+  std::set<std::string> fixed = lists;
+  for (const std::string& t : lists) {
+    fixed.erase(t);
+    if (!canonicalise(with_fixed(out, fixed).graph)) fixed.insert(t);
+  }
+  return with_fixed(std::move(out), fixed);
 }
 
 Repro reduced(Repro r, const std::function<bool(const Repro&)>& fails, int tries) {
@@ -196,14 +215,24 @@ Result<void> write_repro(const std::string& folder, const Repro& repro) {
   NamedTensors expected;
   for (const auto& [output, node] : model.output_of) expected[output] = values.at(node);
   std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  const std::string path = folder + "/model.aicf";
-  std::ofstream file(path);
-  file << to_string(repro.graph);
-  file.close();
-  if (failed || !file) return run_failure("cannot be written", path);
-  AICF_RETURN_IF_ERROR(write_npz(folder + "/inputs.npz", repro.inputs));
-  return write_npz(folder + "/expected.npz", expected);
+  const bool made = std::filesystem::create_directories(folder, failed);
+  if (failed) return run_failure("cannot be written: " + failed.message(), folder);
+  const std::string text = folder + "/model.aicf", given = folder + "/inputs.npz", right = folder + "/expected.npz";
+  const auto undo = [=] {
+    std::error_code ignored;
+    for (const std::string& path : {text, given, right}) std::filesystem::remove(path, ignored);
+    if (made) std::filesystem::remove(folder, ignored);
+  };
+  const OnInterrupt interrupted(undo);
+  const Result<void> written = [&]() -> Result<void> {
+    AICF_TRY(AtomicFile file, AtomicFile::create(text));
+    file.write(to_string(repro.graph));
+    AICF_RETURN_IF_ERROR(file.commit());
+    AICF_RETURN_IF_ERROR(write_npz(given, repro.inputs));
+    return write_npz(right, expected);
+  }();
+  if (!written) undo();
+  return written;
 }
 
 }  // namespace aicf::command

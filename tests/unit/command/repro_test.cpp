@@ -74,6 +74,28 @@ TEST(Repro, APartComputesWhatTheWholeDoes) {
   for (std::int64_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got.at(i), wanted.at(i), 1e-5);
 }
 
+TEST(Repro, AListOfDataStaysAnInput) {
+  Repro whole;
+  whole.graph = parse_semantic(R"(g(x: i64[2], f: f32[6, 2]) -> y
+twice = Add(x, x)
+scale = Cast(twice, to=1)
+rows = Shape(f)
+y = Reshape(Mul(f, scale), rows)
+)",
+                               "g")
+                    .value();
+  whole.inputs = {{"x", Tensor(DType::i64, {2})}, {"f", Tensor(DType::f32, {6, 2})}};
+  std::set<std::string> keep;
+  for (const SemanticNode& n : whole.graph.nodes) keep.insert(n.name);
+  keep.erase(node_that_makes(whole, "rows"));
+  const Repro part = cut_out(whole, keep).value();
+  EXPECT_TRUE(part.inputs.contains("x"));
+  EXPECT_TRUE(part.graph.initializers.contains("rows"));
+  // What another operation has made of it too.
+  keep.erase(node_that_makes(whole, "twice"));
+  EXPECT_TRUE(cut_out(whole, keep).value().inputs.contains("twice"));
+}
+
 TEST(Repro, ReducesToWhatFails) {
   // A fault of Exp over rows of at least 3 elements.
   const auto fails = [](const Repro& r) {
@@ -122,6 +144,11 @@ TEST(Repro, TheFolderIsAModelOfItsOwn) {
     for (std::int64_t i = 0; i < t.size(); ++i) EXPECT_EQ(got.at(name).at(i), t.at(i)) << name;
   std::filesystem::remove_all(folder);
   EXPECT_THAT(write_repro("/proc/none", whole).error().text(), HasSubstr("cannot be written"));
+  // Nothing of a folder that cannot be written whole.
+  std::filesystem::create_directories(folder + "/inputs.npz");
+  EXPECT_FALSE(write_repro(folder, whole));
+  EXPECT_FALSE(std::filesystem::exists(folder + "/model.aicf"));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -490,5 +490,34 @@ TEST_F(Onnx, TextModelsAreToldApartByContent) {
   EXPECT_THAT(load_model(path("absent.onnx")).error().text(), HasSubstr("absent.onnx: cannot be opened: No such file"));
 }
 
+TEST_F(Onnx, AnInputWithADefault) {
+  input("x", {"n"});
+  input("w", {"n"});
+  input("s", {});
+  auto& w = weight("w", onnx::TensorProto::FLOAT, {2});
+  w.add_float_data(9);
+  w.add_float_data(8);
+  weight("s", onnx::TensorProto::FLOAT, {}).add_float_data(2);
+  node("Mul", {"x", "w"}, {"t"});
+  node("Add", {"t", "s"}, {"y"});
+  output("y");
+  const SemanticGraph graph = read().value();
+  ASSERT_EQ(graph.inputs.size(), 1u);
+  ASSERT_EQ(graph.defaulted.size(), 2u);
+  EXPECT_EQ(graph.defaulted[0].name, "w");
+  const auto f32 = [](const std::vector<std::int64_t>& shape, const std::vector<double>& values) {
+    return tensor(DType::f32, shape, values);
+  };
+  expect_near(test::run(graph, {{"x", f32({2}, {1, 2})}}).at("y"), {2}, {11, 18});
+  // A value in place of the default; its sizes bind the symbols.
+  expect_near(test::run(graph, {{"x", f32({3}, {1, 2, 3})}}, {{}, {{"w", f32({3}, {1, 1, 2})}}}).at("y"), {3},
+              {3, 4, 8});
+  const auto model = canonicalise(graph, {{}, {{"s", f32({}, {5})}}}).value();
+  ASSERT_EQ(model.semantic.defaulted.size(), 1u);
+  EXPECT_EQ(model.semantic.defaulted[0].name, "w");
+  EXPECT_THAT(canonicalise(graph, {{}, {{"s", f32({1}, {5})}}}).error().text(),
+              HasSubstr("value for input 's' is f32[1] and does not have its type and shape, f32[]"));
+}
+
 }  // namespace
 }  // namespace aicf

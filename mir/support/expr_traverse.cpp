@@ -1,7 +1,10 @@
 // Walks over expressions. Every walk visits a shared subexpression once (memo by identity).
 
+#include <array>
+#include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
+#include <vector>
 
 #include "mir/support/expr.h"
 #include "mir/support/expr_node.h"
@@ -9,8 +12,41 @@
 namespace aicf {
 namespace {
 
-void walk(const Expr& e, std::unordered_set<const void*>& seen, const std::function<void(const Expr&)>& visit) {
-  if (!seen.insert(e.identity()).second) return;
+/// A set of nodes by open addressing; small ones take no memory but their own.
+class Seen {
+ public:
+  /// False where it was in already.
+  bool insert(const void* node) {
+    if (2 * ++count_ > size_) grow();
+    return place(node);
+  }
+
+ private:
+  static constexpr std::size_t small = 64;
+  bool place(const void* node) {
+    for (std::size_t i = (reinterpret_cast<std::uintptr_t>(node) >> 4) * 0x9e3779b97f4a7c15U >> 20;; ++i) {
+      const void*& slot = slots_[i & (size_ - 1)];
+      if (slot == node) return --count_, false;
+      if (slot == nullptr) return slot = node, true;
+    }
+  }
+  void grow() {
+    std::vector<const void*> larger(4 * size_);
+    const std::vector<const void*> old(slots_, slots_ + size_);
+    std::swap(many_, larger);
+    slots_ = many_.data(), size_ = many_.size();
+    for (const void* node : old)
+      if (node != nullptr) place(node);
+  }
+
+  std::array<const void*, small> few_{};
+  std::vector<const void*> many_;
+  const void** slots_ = few_.data();
+  std::size_t size_ = small, count_ = 0;
+};
+
+void walk(const Expr& e, Seen& seen, const std::function<void(const Expr&)>& visit) {
+  if (!seen.insert(e.identity())) return;
   for (const Expr& arg : e.args()) walk(arg, seen, visit);
   visit(e);
 }
@@ -77,7 +113,7 @@ bool mentions(const Expr& e, Op op, const std::string& name) {
 
 void for_each(const Expr& e, const std::function<void(const Expr&)>& visit) {
   if (!e) return;
-  std::unordered_set<const void*> seen;
+  Seen seen;
   walk(e, seen, visit);
 }
 

@@ -124,7 +124,7 @@ TEST_F(Made, TextThatAsksForMuch) {
 /// 2^`times` operations when it is written out as a tree.
 struct Chain {
   std::string inputs, first, step, last;
-  int times = 60;
+  int times = 40;
 
   std::string text() const {
     const auto of = [](std::string line, int k) {

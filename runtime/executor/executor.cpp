@@ -92,10 +92,18 @@ Result<void> fits(Device& device, const Program& program) {
 Result<void> check_range(const Device& device, const Program& program, std::size_t buffer, std::uint64_t bytes) {
   const auto& properties = device.info().properties;
   const auto most = properties.find("max_buffer_range");
-  if (most == properties.end() || bytes <= static_cast<std::uint64_t>(most->second)) return {};
+  const bool is_seen = most == properties.end() || bytes <= static_cast<std::uint64_t>(most->second);
+  const std::uint64_t elements = bytes / device_size(program.buffers[buffer].type);
+  if (is_seen && elements <= most_elements) return {};
   const auto binds = [&](const Launch& l) { return std::ranges::count(l.buffers, static_cast<int>(buffer)) > 0; };
   const auto launch = std::ranges::find_if(program.launches, binds);
   if (launch == program.launches.end()) return {};
+  if (is_seen)
+    return unsupported(
+        fmt::format("tensor '{}' has {} elements, and kernels count them in 32 bits: at most {}; smaller "
+                    "sizes, or fusion where it is an intermediate, help",
+                    program.buffers[buffer].name, elements, most_elements),
+        launch->region);
   return unsupported(
       fmt::format("tensor '{}' has {} bytes, and a kernel of {} sees at most {} bytes of one; smaller sizes, fusion "
                   "where it is an intermediate, or another device help",

@@ -3,6 +3,7 @@
 // Runs a program on a device: binds symbols, plans the arena, uploads constants once, launches, downloads outputs.
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -72,6 +73,9 @@ Tensor from_device(DType type, std::vector<std::int64_t> shape, std::span<const 
 Result<std::vector<const Program*>> fitting_programs(Device& device, const Package& package, const std::string& own);
 /// "sm_80 (cuda), lavapipe (vulkan)".
 std::string held(const Package& package);
+
+/// Of a tensor: kernels compute indices in 32 bits.
+inline constexpr std::uint64_t most_elements = 2147483647;
 
 /// A program loaded on a device; reusable for many runs. Kernels are loaded and constants uploaded once. Device and
 /// program must outlive it; like its device it is for one thread at a time.

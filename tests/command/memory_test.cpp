@@ -99,6 +99,18 @@ TEST_F(Memory, ALimitIsKeptBeforeAnythingIsAllocated) {
   EXPECT_EQ(unseen.exit, 3);
   EXPECT_THAT(unseen.err, HasSubstr("input 'x' has 4000000000 bytes, and a kernel of"));
   EXPECT_LT(unseen.peak_kib, 512 * 1024);
+  // And what 32 bits count, on every device: softmax past 2^31 elements.
+  const std::string rows = write("m(x: f16[rows, n]) -> y\ny = Softmax(x, axis=-1)\n");
+  for (const char* device : {"null", "cuda-emulation"}) {
+    const Ended many = run_command({"run", rows, "--bind", "rows=2097160", "--bind", "n=1024", "--device", device});
+    EXPECT_EQ(many.exit, 3) << device;
+    EXPECT_THAT(many.err, HasSubstr("input 'x' has 2147491840 elements")) << device;
+    EXPECT_LT(many.peak_kib, 512 * 1024) << device;
+  }
+  const std::string wide = write("m(x: f32[n]) -> y\ny = MatMul(Unsqueeze(x, [1]), Unsqueeze(x, [0]))\n");
+  const Ended result = run_command({"run", wide, "--bind", "n=50000", "--device", "null"});
+  EXPECT_EQ(result.exit, 3);
+  EXPECT_THAT(result.err, HasSubstr("tensor 'y' has 2500000000 elements"));
   EXPECT_EQ(run_command({"run", model, "--max-memory", "much"}).exit, 2);
 }
 

@@ -163,7 +163,7 @@ namespace {
 struct Wanted {
   const SemanticInput* input;
   std::vector<std::int64_t> shape;
-  std::uint64_t bytes;  ///< on a device
+  std::uint64_t elements, bytes;  ///< bytes on a device
 };
 
 /// Refuses an input that no kernel of a device can see whole, and more of them than its memory holds, before any is made.
@@ -175,6 +175,10 @@ Result<void> check_devices(const Options& options, const Graph& graph, const std
     AICF_TRY(const Place place, open_place(id));
     if (place.reference) continue;
     const DeviceInfo& info = place.device->info();
+    for (const Wanted& w : inputs)
+      if (w.elements > most_elements)
+        return unsupported(fmt::format("input '{}' has {} elements, and kernels count them in 32 bits: at most {}",
+                                       w.input->name, w.elements, most_elements));
     if (const auto most = info.properties.find("max_buffer_range"); most != info.properties.end())
       for (const Wanted& w : inputs)
         if (w.bytes > static_cast<std::uint64_t>(most->second) && !graph.users(*graph.find(w.input->name)).empty())
@@ -258,7 +262,8 @@ Result<LoadedModel> load(const Options& options, bool need_inputs) {
     if (!options.inputs.empty())
       return bad_input(fmt::format("{} has no array for the input '{}'", out.inputs_from, i.name));
     AICF_TRY(const std::int64_t elements, checked_size(i.type, shape));
-    wanted.push_back({&i, std::move(shape), static_cast<std::uint64_t>(elements) * device_size(i.type)});
+    const auto count = static_cast<std::uint64_t>(elements);
+    wanted.push_back({&i, std::move(shape), count, count * device_size(i.type)});
     bytes += wanted.back().bytes;
     if (options.max_memory != 0 && bytes > options.max_memory)
       return unsupported(fmt::format("the inputs up to '{}' alone need {}, --max-memory allows {}", i.name,

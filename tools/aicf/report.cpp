@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "mir/kernel/search.h"
 
@@ -144,10 +145,16 @@ std::vector<std::string> notes(const Place& place, const CompiledModel& compiled
   if (place.reference) return out;
   out.push_back(
       fmt::format("{} is {}, scheduled as {}", place.id, place.device->info().name, place.target.model.title));
-  std::map<std::string, int> by_law;
+  std::map<std::string, int> by_law, by_reason;
   for (const Refusal& r : compiled.refusals) {
     ++by_law[r.law];
-    if (r.law == "cost") out.push_back(fmt::format("not fused: {}: {}", first_of(r.nodes), r.reason));
+    if (r.law == "cost") ++by_reason[r.reason];
+  }
+  for (const Refusal& r : compiled.refusals) {  // layers of one form are refused alike: said once
+    if (r.law != "cost" || by_reason[r.reason] == 0) continue;
+    const int alike = std::exchange(by_reason[r.reason], 0) - 1;
+    out.push_back(fmt::format("not fused: {}{}: {}", first_of(r.nodes),
+                              alike > 0 ? fmt::format(" (and {} alike)", alike) : "", r.reason));
   }
   by_law.erase("cost");
   std::string laws;

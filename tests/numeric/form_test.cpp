@@ -57,12 +57,15 @@ void check(const Case& c, const CompileOptions& options, int regions) {
   NUMERIC_TRY(Place place, open_place(c.device));
   NUMERIC_TRY(const Model model, load_model(form.path()));
   NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, place.target, options));
-  if (regions > 0) EXPECT_EQ(compiled.regions.size(), static_cast<std::size_t>(regions));
+  if (regions > 0) {
+    EXPECT_EQ(compiled.regions.size(), static_cast<std::size_t>(regions));
+  }
   if (options.schedule.forced.contains("split"))
     for (const CompiledRegion& r : compiled.regions) {
       const ScheduledRegion& s = r.chosen.scheduled;
-      if (s.region.streams.size() == 1 && s.region.streams[0].finish.size() > 0)
+      if (s.region.streams.size() == 1 && s.region.streams[0].finish.size() > 0) {
         EXPECT_EQ(r.chosen.programs.size(), 2u);
+      }
     }
   NUMERIC_TRY(const auto executor, Executor::create(*place.device, compiled.program));
   int failures = 0;

@@ -152,12 +152,12 @@ class OnDevice : public ::testing::TestWithParam<int> {};
 
 TEST_P(OnDevice, Lavapipe) {
   NUMERIC_TRY(Runner runner, Runner::device(numeric::lavapipe));
-  check_all(runner, setting("AICF_GENERATED_DEVICE_COUNT", 100), static_cast<std::uint64_t>(GetParam()), 4);
+  check_all(runner, setting("AICF_GENERATED_DEVICE_COUNT", 120), static_cast<std::uint64_t>(GetParam()), 4);
 }
 
 TEST_P(OnDevice, Emulation) {
   NUMERIC_TRY(Runner runner, Runner::device(numeric::emulation));
-  check_all(runner, setting("AICF_GENERATED_DEVICE_COUNT", 100) / 4, static_cast<std::uint64_t>(GetParam()), 4);
+  check_all(runner, setting("AICF_GENERATED_DEVICE_COUNT", 120) / 4, static_cast<std::uint64_t>(GetParam()), 4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Shard, OnDevice, ::testing::Range(0, 4));

@@ -147,13 +147,19 @@ Result<void> split(Lowering& op) {
   } else {
     const std::int64_t count = op.integer("num_outputs", parts);
     if (count != parts) return op.bad(fmt::format("num_outputs {} for {} outputs", count, parts));
-    const auto n = constant_of(dim);
-    if (!n) return op.cannot(fmt::format("a symbolic dim {} in equal parts; give their sizes", to_string(dim)));
     const bool uneven_allowed = op.attribute("num_outputs") != nullptr;
-    const std::int64_t chunk = (*n + count - 1) / count;
-    if (!uneven_allowed && *n % count != 0)
-      return op.bad(fmt::format("dim {} does not divide into {} parts", *n, count));
-    for (std::int64_t k = 0; k < count; ++k) sizes.emplace_back(std::clamp(*n - k * chunk, std::int64_t{0}, chunk));
+    if (const auto n = constant_of(dim)) {
+      const std::int64_t chunk = (*n + count - 1) / count;
+      if (!uneven_allowed && *n % count != 0)
+        return op.bad(fmt::format("dim {} does not divide into {} parts", *n, count));
+      for (std::int64_t k = 0; k < count; ++k) sizes.emplace_back(std::clamp(*n - k * chunk, std::int64_t{0}, chunk));
+    } else {
+      const Expr part = op.simplify(dim / count);
+      if (uneven_allowed && !provably_equal(part * count, dim))
+        return op.cannot(
+            fmt::format("a symbolic dim {} in {} parts, equal or not; give their sizes", to_string(dim), count));
+      sizes.assign(static_cast<std::size_t>(count), part);
+    }
   }
   if (static_cast<std::int64_t>(sizes.size()) != parts) {
     return op.bad(fmt::format("{} sizes for {} outputs", sizes.size(), parts));

@@ -5,50 +5,69 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 namespace aicf {
 
 namespace {
 
-// Axes of one member in the region's terms; an axis of size 1 has no place there (its coordinate is 0) and maps to "".
-using Renaming = std::map<std::string, std::string>;
+// A member's value at one coordinate of the region: what one statement computes. An axis of size 1 is at 0.
+struct Instance {
+  std::string value;  ///< name of the statement
+  ExprMap at;         ///< of each axis of the member, over axes of the region
+  ExprMap over;       ///< of each axis it reduces
 
-constexpr int most_outside_loads = 256;
+  std::vector<std::string> axes(const Node& node) const;
+};
+
+constexpr int most_loads = 256;              ///< that are looked at through maps
 constexpr std::uint64_t largest_body = 512;  ///< operations of a statement, written out as a tree
 constexpr int most_substitutions = 1024;     ///< loads of one member that are computed in place, each at its own index
+constexpr std::size_t most_instances = 4;    ///< of one member that reduces
 
 class Builder {
  public:
-  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root)
-      : graph_(graph), members_(members), root_(root) {}
+  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root, ReducedAt reduced_at)
+      : graph_(graph), members_(members), root_(root), reduced_at_(reduced_at) {}
 
   std::expected<Region, BuildFailure> build(const std::vector<NodeId>& outputs);
 
  private:
   std::string fresh(const std::string& base);
-  bool map_reduce_axes(const Node& node, Renaming& renaming);
+  bool whole(const Node& node, const ExprMap& at) const;
+  std::string value_name(const Node& node, bool is_whole);
+  const Instance* placed(const Expr& load) const;
+  void place_root(const Node& root);
+  bool more_than_all(const Node& node, const Instance& instance) const;
+  void map_reduce_axes(const Node& node, Instance& instance);
   std::optional<BuildFailure> map_loads(const Node& user, const Expr& body);
+  Expr body_at(const Node& node, const ExprMap& axes) const;
   Expr body_of(const Node& node, const ExprMap& axes) const;
-  void outside_loads(const Expr& body, std::vector<Expr>& out, int& steps) const;
+  void loads_through_maps(const Expr& body, bool outside, std::vector<Expr>& out, int& steps) const;
 
   const Graph& graph_;
   const std::set<NodeId>& members_;
   NodeId root_;
+  ReducedAt reduced_at_;
   Region region_;
-  std::map<NodeId, Renaming> renaming_;
-  std::set<std::string> taken_;
-  std::vector<Expr> outside_;  ///< loads of tensors outside, of the members placed so far, over region axes
+  std::map<NodeId, std::vector<Instance>> instances_;
+  std::set<std::string> taken_;   // names of axes
+  std::set<std::string> values_;  // names of statements that no node has
+  std::vector<Expr> outside_;     ///< loads of tensors outside, of the members placed so far, over region axes
 };
 
-ExprMap as_expressions(const Renaming& renaming) {
-  ExprMap out;
-  for (const auto& [from, to] : renaming) out[from] = to.empty() ? Expr(0) : Expr::axis(to);
+std::vector<std::string> Instance::axes(const Node& node) const {
+  std::vector<std::string> out;
+  for (const Axis& a : node.axes)
+    for (const std::string& axis : axes_of(at.at(a.name)))
+      if (!contains(out, axis)) out.push_back(axis);
   return out;
 }
 
-// `index` is the coordinate that a place stands for.
-bool at_place(const Expr& index, const std::string& place) {
-  return place.empty() ? index.is_constant(0) : index.op() == Op::axis && index.name() == place;
+ExprMap coordinates(const Node& node, const Expr& load) {
+  ExprMap out;
+  for (std::size_t i = 0; i < node.axes.size(); ++i) out[node.axes[i].name] = load.args()[i];
+  return out;
 }
 
 std::string Builder::fresh(const std::string& base) {
@@ -58,43 +77,73 @@ std::string Builder::fresh(const std::string& base) {
   return name;
 }
 
+// An axis of the region for each axis of the node, another one each, of its extent: every element has its coordinate.
+bool Builder::whole(const Node& node, const ExprMap& at) const {
+  std::set<std::string> seen;
+  return std::ranges::all_of(node.axes, [&](const Axis& own) {
+    const Expr& place = at.at(own.name);
+    if (place.is_constant(0)) return own.extent.is_constant(1);
+    if (place.op() != Op::axis || !seen.insert(place.name()).second) return false;
+    const auto axis = std::ranges::find(region_.axes, place.name(), &Axis::name);
+    return axis != region_.axes.end() && provably_equal(axis->extent, own.extent);
+  });
+}
+
+// The first whole one has the node's own name.
+std::string Builder::value_name(const Node& node, bool is_whole) {
+  if (is_whole && std::ranges::none_of(instances_[node.id], [&](const auto& x) { return x.value == node.name; }))
+    return node.name;
+  std::string name;
+  for (int i = 2; name.empty() || graph_.find(name) || values_.contains(name); ++i)
+    name = fmt::format("{}_{}", node.name, i);
+  values_.insert(name);
+  return name;
+}
+
+// The instance that is what `load` reads; null where there is none.
+const Instance* Builder::placed(const Expr& load) const {
+  const Node& node = graph_.node(load.name());
+  const auto found = instances_.find(node.id);
+  if (found == instances_.end()) return nullptr;
+  const auto same = std::ranges::find(found->second, coordinates(node, load), &Instance::at);
+  return same == found->second.end() ? nullptr : &*same;
+}
+
 // A reduce axis of a member may be any region axis of its extent that is not one of its result axes; an axis on which the
 // member's loads meet a mapped member (or the same outside element) is preferred, because then values are shared.
-bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
-  if (node.reduce_axes.empty()) return true;
+void Builder::map_reduce_axes(const Node& node, Instance& instance) {
+  if (node.reduce_axes.empty()) return;
   std::vector<Expr> outside;
-  int steps = most_outside_loads;
-  outside_loads(node.body, outside, steps);
+  int steps = most_loads;
+  loads_through_maps(node.body, true, outside, steps);
+  std::vector<std::string> used = instance.axes(node);
   for (const Axis& r : node.reduce_axes) {
     if (r.extent.is_constant(1)) {
-      renaming[r.name] = "";
+      instance.over[r.name] = Expr(0);
       continue;
     }
+    const auto is = [](const Expr& index, const std::string& axis) {
+      return index.op() == Op::axis && index.name() == axis;
+    };
     std::string best;
     int best_score = -1;
     for (const Axis& candidate : region_.axes) {
-      if (!provably_equal(candidate.extent, r.extent)) continue;
-      bool used = std::ranges::any_of(renaming, [&](const auto& p) { return p.second == candidate.name; });
-      if (used) continue;
+      if (!provably_equal(candidate.extent, r.extent) || contains(used, candidate.name)) continue;
       int score = 0;
       for (const Expr& load : loads_of(node.body)) {
-        NodeId producer = graph_.node(load.name()).id;
-        auto mapped = renaming_.find(producer);
-        if (mapped == renaming_.end()) continue;
-        const Node& p = graph_.node(producer);
+        const Node& p = graph_.node(load.name());
+        const auto made = instances_.find(p.id);
+        if (made == instances_.end()) continue;
         for (std::size_t i = 0; i < p.axes.size(); ++i) {
-          const Expr& index = load.args()[i];
-          if (index.op() == Op::axis && index.name() == r.name && mapped->second.at(p.axes[i].name) == candidate.name)
-            score += 2;
+          const auto there = [&](const Instance& x) { return is(x.at.at(p.axes[i].name), candidate.name); };
+          if (is(load.args()[i], r.name) && std::ranges::any_of(made->second, there)) score += 2;
         }
       }
       for (const Expr& load : outside)
         for (const Expr& other : outside_) {
           if (other.name() != load.name()) continue;
-          for (std::size_t i = 0; i < load.args().size(); ++i) {
-            const Expr &a = load.args()[i], &b = other.args()[i];
-            if (a.op() == Op::axis && a.name() == r.name && b.op() == Op::axis && b.name() == candidate.name) ++score;
-          }
+          for (std::size_t i = 0; i < load.args().size(); ++i)
+            if (is(load.args()[i], r.name) && is(other.args()[i], candidate.name)) ++score;
         }
       bool reduced_before =
           std::ranges::any_of(region_.statements, [&](const Statement& s) { return contains(s.over, candidate.name); });
@@ -105,63 +154,117 @@ bool Builder::map_reduce_axes(const Node& node, Renaming& renaming) {
       best = fresh(r.name);
       region_.axes.push_back({best, r.extent});
     }
-    renaming[r.name] = best;
+    used.push_back(best);
+    instance.over[r.name] = Expr::axis(best);
   }
-  return true;
 }
 
-// Loads of tensors outside the region, seen through member maps. They only rank choices, and a chain of members that each
-// load their producer twice has 2^n of them: after `steps` loads the rest is left out.
-void Builder::outside_loads(const Expr& body, std::vector<Expr>& out, int& steps) const {
+// Loads of tensors outside the region, or of members that reduce, seen through member maps. They only rank choices, and a
+// chain of members that each load their producer twice has 2^n of them: after `steps` loads the rest is left out.
+void Builder::loads_through_maps(const Expr& body, bool outside, std::vector<Expr>& out, int& steps) const {
   for (const Expr& load : loads_of(body)) {
     if (steps-- <= 0) return;
     const Node& p = graph_.node(load.name());
-    if (!members_.contains(p.id)) {
+    const bool is_member = members_.contains(p.id);
+    if (is_member && p.reduce == ReduceOp::none)
+      loads_through_maps(substitute_axes(p.body, coordinates(p, load)), outside, out, steps);
+    else if (is_member != outside)
       out.push_back(load);
-    } else if (p.reduce == ReduceOp::none) {
-      ExprMap at;
-      for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = load.args()[i];
-      outside_loads(substitute_axes(p.body, at), out, steps);
-    }
   }
 }
 
-// Gives every member that `user` loads at distinct axes its place; others stay unmapped and are substituted.
+Expr Builder::body_at(const Node& node, const ExprMap& axes) const {
+  return simplify_over(substitute_axes(node.body, axes), region_.extents(), region_.ranges());
+}
+
+// The axis and the n of a load at (i div n, i mod n).
+std::optional<std::pair<std::string, Expr>> merged(const Expr& load) {
+  for (const Expr& part : load.args())
+    for (const Expr& rest : load.args())
+      if (part.op() == Op::floordiv && rest.op() == Op::mod && part.args()[0].op() == Op::axis &&
+          part.args()[0] == rest.args()[0] && part.args()[1] == rest.args()[1] && axes_of(part.args()[1]).empty())
+        return std::pair{part.args()[0].name(), part.args()[1]};
+  return {};
+}
+
+// The root's axes are axes of the region. One along which it reads what others reduce at (i div n, i mod n), as heads that
+// are merged, becomes two.
+void Builder::place_root(const Node& root) {
+  constexpr int most_splits = 4;
+  Instance own{root.name, {}, {}};
+  for (const Axis& a : root.axes) {
+    own.at[a.name] = a.extent.is_constant(1) ? Expr(0) : Expr::axis(fresh(a.name));
+    if (!a.extent.is_constant(1)) region_.axes.push_back({own.at[a.name].name(), a.extent});
+  }
+  const auto split = [&](const Expr& load) {
+    const auto found = merged(load);
+    if (!found) return false;
+    const auto& [axis, n] = *found;
+    const auto whole = std::ranges::find(region_.axes, axis, &Axis::name);
+    if (whole == region_.axes.end()) return false;
+    const Expr parts = simplify(whole->extent / n);
+    if (!provably_equal(parts * n, whole->extent)) return false;
+    const Axis inner{fresh(axis), n};
+    whole->extent = parts;
+    region_.axes.insert(whole + 1, inner);
+    for (auto& [name, place] : own.at)
+      place = simplify(substitute_axes(place, {{axis, Expr::axis(axis) * n + Expr::axis(inner.name)}}));
+    return true;
+  };
+  for (int i = 0; root.reduce == ReduceOp::none && i < most_splits; ++i) {
+    std::vector<Expr> loads;
+    int steps = most_loads;
+    loads_through_maps(body_at(root, own.at), false, loads, steps);
+    if (std::ranges::none_of(loads, split)) break;
+  }
+  instances_[root_] = {own};
+}
+
+// An instance with more elements than the member has would compute some of them again.
+bool Builder::more_than_all(const Node& node, const Instance& instance) const {
+  std::vector<Expr> all;
+  for (const Axis& a : node.axes) all.push_back(a.extent);
+  Expr own(1), left(1);
+  for (const std::string& axis : instance.axes(node)) {
+    const Expr& extent = region_.axis(axis).extent;
+    const auto same = std::ranges::find_if(all, [&](const Expr& e) { return provably_equal(e, extent); });
+    if (same == all.end())
+      own = own * extent;
+    else
+      all.erase(same);
+  }
+  for (const Expr& e : all) left = left * e;
+  return !own.is_constant(1) && range_of(simplify(left - own), {}).low.value_or(-1) < 0;
+}
+
+// Gives every member that `user` loads at distinct axes its place, and one that reduces a place for each coordinate that it
+// is loaded at; others are computed in place.
 std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& body) {
   for (const Expr& load : loads_of(body)) {
     const Node& p = graph_.node(load.name());
-    if (!members_.contains(p.id)) continue;
-    Renaming wanted;
-    std::set<std::string> seen;
-    bool pure = true;
-    for (std::size_t i = 0; i < p.axes.size(); ++i) {
-      const Expr& index = load.args()[i];
-      if (p.axes[i].extent.is_constant(1) && index.is_constant(0)) {
-        wanted[p.axes[i].name] = "";
-        continue;
-      }
-      if (index.op() != Op::axis || !seen.insert(index.name()).second) {
-        pure = false;
-        break;
-      }
-      auto axis = std::ranges::find(region_.axes, index.name(), &Axis::name);
-      if (axis == region_.axes.end() || !provably_equal(axis->extent, p.axes[i].extent)) {
-        pure = false;
-        break;
-      }
-      wanted[p.axes[i].name] = index.name();
+    if (!members_.contains(p.id) || placed(load)) continue;
+    Instance wanted{{}, coordinates(p, load), {}};
+    const bool is_whole = whole(p, wanted.at);
+    std::vector<Instance>& made = instances_[p.id];
+    if (p.reduce == ReduceOp::none) {
+      if (!is_whole || !made.empty()) continue;
+    } else if (reduced_at_ == ReducedAt::one_place ? !is_whole || !made.empty() : made.size() == most_instances) {
+      return BuildFailure{p.id, "index maps",
+                          fmt::format("'{}' reads the reduced value '{}' at {}", user.name, p.name,
+                                      is_whole ? "two different coordinates" : "an index that is not a plain axis")};
+    } else if (std::ranges::any_of(loads_of(load), [&](const Expr& inner) {
+                 return inner.identity() != load.identity() && members_.contains(graph_.node(inner.name()).id);
+               })) {
+      return BuildFailure{
+          p.id, "index maps",
+          fmt::format("'{}' reads the reduced value '{}' at places that are computed beside it", user.name, p.name)};
+    } else if (more_than_all(p, wanted)) {
+      return BuildFailure{
+          p.id, "index maps",
+          fmt::format("'{}' reads elements of the reduced value '{}' several times", user.name, p.name)};
     }
-    auto mapped = renaming_.find(p.id);
-    if (pure && mapped == renaming_.end()) {
-      renaming_[p.id] = wanted;
-    } else if (p.reduce != ReduceOp::none) {
-      bool same =
-          pure && std::ranges::all_of(wanted, [&](const auto& w) { return mapped->second.at(w.first) == w.second; });
-      if (!same)
-        return BuildFailure{p.id, "index maps",
-                            fmt::format("'{}' reads the reduced value '{}' at {}", user.name, p.name,
-                                        pure ? "two different coordinates" : "an index that is not a plain axis")};
-    }
+    wanted.value = value_name(p, is_whole);
+    made.push_back(std::move(wanted));
   }
   return {};
 }
@@ -169,20 +272,14 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
 // The body over region axes: loads of members at their own coordinates become values, other loads of member maps are
 // replaced by their bodies.
 Expr Builder::body_of(const Node& node, const ExprMap& axes) const {
-  return rewrite(simplify_over(substitute_axes(node.body, axes), region_.extents(), region_.ranges()),
-                 [&](const Expr& e) -> Expr {
-                   if (e.op() != Op::load) return {};
-                   const Node& p = graph_.node(e.name());
-                   if (!members_.contains(p.id)) return {};
-                   auto mapped = renaming_.find(p.id);
-                   bool here = mapped != renaming_.end();
-                   for (std::size_t i = 0; here && i < p.axes.size(); ++i)
-                     here = at_place(e.args()[i], mapped->second.at(p.axes[i].name));
-                   if (here) return Expr::value(p.name, p.type);
-                   ExprMap at;
-                   for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = e.args()[i];
-                   return body_of(p, at);
-                 });
+  return rewrite(body_at(node, axes), [&](const Expr& e) -> Expr {
+    if (e.op() != Op::load) return {};
+    const Node& p = graph_.node(e.name());
+    if (!members_.contains(p.id)) return {};
+    if (const Instance* here = placed(e)) return Expr::value(here->value, p.type);
+    AICF_CHECK(p.reduce == ReduceOp::none, "a reduced value without a place: " + p.name);
+    return body_of(p, coordinates(p, e));
+  });
 }
 
 BuildFailure too_large(const Node& in_place, const Node& user) {
@@ -193,74 +290,61 @@ BuildFailure too_large(const Node& in_place, const Node& user) {
 
 std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& outputs) {
   const Node& root = graph_.node(root_);
-  Renaming own;
-  for (const Axis& a : root.axes) {
-    if (a.extent.is_constant(1)) {
-      own[a.name] = "";
-      continue;
-    }
-    own[a.name] = fresh(a.name);
-    region_.axes.push_back({own[a.name], a.extent});
-  }
-  renaming_[root_] = own;
-
+  place_root(root);
   std::vector<NodeId> order = graph_.topological_order();
   std::erase_if(order, [&](NodeId id) { return !members_.contains(id); });
   // Only reductions that come before look for axes by what was loaded.
   auto to_place = std::ranges::count_if(order, [&](NodeId id) { return !graph_.node(id).reduce_axes.empty(); });
   std::map<NodeId, NodeId> substituted;  // the first that is computed in place, by user
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    const Node& node = graph_.node(*it);
-    auto mapped = renaming_.find(node.id);
-    if (mapped == renaming_.end()) continue;  // only ever substituted
-    if (!map_reduce_axes(node, mapped->second))
-      return std::unexpected(BuildFailure{node.id, "axes", "no axis for its reduction"});
-    Expr body = simplify(substitute_axes(node.body, as_expressions(mapped->second)), region_.ranges());
+  std::vector<ExprMap> places;           // of every axis of a statement's member, by statement
+  for (NodeId id : order | std::views::reverse) {
+    const Node& node = graph_.node(id);
     if (!node.reduce_axes.empty()) --to_place;
-    if (int steps = most_outside_loads; to_place > 0) outside_loads(body, outside_, steps);
-    // Maps that will be substituted load members too: follow them.
-    std::vector<Expr> pending{body};
-    std::set<Expr> followed;
-    int substitutions = 0;
-    while (!pending.empty()) {
-      Expr b = pending.back();
-      pending.pop_back();
-      if (auto failure = map_loads(node, b)) return std::unexpected(*failure);
-      for (const Expr& load : loads_of(b)) {
-        const Node& p = graph_.node(load.name());
-        if (!members_.contains(p.id) || p.reduce != ReduceOp::none) continue;
-        auto m = renaming_.find(p.id);
-        bool here = m != renaming_.end();
-        for (std::size_t i = 0; here && i < p.axes.size(); ++i)
-          here = at_place(load.args()[i], m->second.at(p.axes[i].name));
-        if (here || !followed.insert(load).second) continue;
-        substituted.try_emplace(node.id, p.id);
-        if (load.tree_size() > largest_body) return std::unexpected(too_large(p, node));
-        if (++substitutions > most_substitutions)
-          return std::unexpected(BuildFailure{p.id, "index maps",
-                                              fmt::format("'{}' would be computed at more than {} places of '{}'",
-                                                          p.name, most_substitutions, node.name)});
-        ExprMap at;
-        for (std::size_t i = 0; i < p.axes.size(); ++i) at[p.axes[i].name] = load.args()[i];
-        pending.push_back(simplify(substitute_axes(p.body, at), region_.ranges()));
+    for (Instance& instance : instances_[id]) {  // users come first: no more of them come
+      map_reduce_axes(node, instance);
+      ExprMap at = instance.at;
+      at.insert(instance.over.begin(), instance.over.end());
+      Expr body = body_at(node, at);
+      if (int steps = most_loads; to_place > 0) loads_through_maps(body, true, outside_, steps);
+      // Maps that will be substituted load members too: follow them.
+      std::vector<Expr> pending{body};
+      std::set<Expr> followed;
+      int substitutions = 0;
+      while (!pending.empty()) {
+        Expr b = pending.back();
+        pending.pop_back();
+        if (auto failure = map_loads(node, b)) return std::unexpected(*failure);
+        for (const Expr& load : loads_of(b)) {
+          const Node& p = graph_.node(load.name());
+          if (!members_.contains(p.id) || placed(load) || !followed.insert(load).second) continue;
+          substituted.try_emplace(node.id, p.id);
+          if (load.tree_size() > largest_body) return std::unexpected(too_large(p, node));
+          if (++substitutions > most_substitutions)
+            return std::unexpected(BuildFailure{p.id, "index maps",
+                                                fmt::format("'{}' would be computed at more than {} places of '{}'",
+                                                            p.name, most_substitutions, node.name)});
+          pending.push_back(body_at(p, coordinates(p, load)));
+        }
       }
+      Statement s;
+      s.name = instance.value;
+      s.type = node.type;
+      s.axes = instance.axes(node);
+      for (const Axis& a : node.reduce_axes)
+        if (const Expr& place = instance.over.at(a.name); place.op() == Op::axis) s.over.push_back(place.name());
+      s.reduce = s.over.empty() ? ReduceOp::none : node.reduce;  // over one element: the element
+      s.node = node.name;
+      s.origin = node.origin;
+      region_.statements.push_back(s);  // bodies follow when every member has its place
+      places.push_back(std::move(at));
     }
-    Statement s;
-    s.name = node.name;
-    s.type = node.type;
-    for (const Axis& a : node.axes)
-      if (const std::string& place = mapped->second.at(a.name); !place.empty()) s.axes.push_back(place);
-    for (const Axis& a : node.reduce_axes)
-      if (const std::string& place = mapped->second.at(a.name); !place.empty()) s.over.push_back(place);
-    s.reduce = s.over.empty() ? ReduceOp::none : node.reduce;  // over one element: the element
-    s.node = node.name;
-    s.origin = node.origin;
-    region_.statements.push_back(s);  // bodies follow when every member has its place
   }
+  std::ranges::reverse(places);
   std::ranges::reverse(region_.statements);
-  for (Statement& s : region_.statements) {
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    Statement& s = region_.statements[i];
     const Node& node = graph_.node(s.node);
-    s.body = simplify(body_of(node, as_expressions(renaming_.at(node.id))), region_.ranges());
+    s.body = simplify(body_of(node, places[i]), region_.ranges());
     if (const auto in_place = substituted.find(node.id);
         in_place != substituted.end() && s.body.tree_size() > largest_body) {
       return std::unexpected(too_large(graph_.node(in_place->second), node));
@@ -273,13 +357,12 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
       if (!contains(region_.origin, o)) region_.origin.push_back(o);
   for (NodeId id : outputs) {
     const Node& node = graph_.node(id);
-    auto mapped = renaming_.find(id);
-    if (mapped == renaming_.end())
+    const auto written = std::ranges::find(instances_[id], node.name, &Instance::value);
+    if (written == instances_[id].end())
       return std::unexpected(
           BuildFailure{id, "index maps", fmt::format("'{}' is written but has no place in the region", node.name)});
     RegionOutput out{node.name, node.name, node.type, {}, node.shape()};
-    const ExprMap places = as_expressions(mapped->second);
-    for (const Axis& a : node.axes) out.index.push_back(places.at(a.name));
+    for (const Axis& a : node.axes) out.index.push_back(written->at.at(a.name));
     region_.outputs.push_back(std::move(out));
   }
   // Statements nobody reads and that are not written are gone (their users substituted them).
@@ -301,8 +384,8 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
 }  // namespace
 
 std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,
-                                                 const std::vector<NodeId>& outputs) {
-  return Builder(graph, members, root).build(outputs);
+                                                 const std::vector<NodeId>& outputs, ReducedAt reduced_at) {
+  return Builder(graph, members, root, reduced_at).build(outputs);
 }
 
 }  // namespace aicf

@@ -19,10 +19,16 @@ struct BuildFailure {
   std::string law, reason;
 };
 
+/// At how many coordinates members may read the value of one that reduces.
+enum class ReducedAt {
+  one_place,       ///< an axis of the region for each of its axes
+  several_places,  ///< any; it is computed for each, in a statement of its own
+};
+
 /// Builds the region of `members` (closed under "between": no path from a member to a member leaves the set) that writes
 /// `outputs`. `root` is the last of them. Members that are maps may be loaded at any index (they are substituted);
-/// members that reduce must be loaded at distinct axes.
+/// members that reduce are loaded as `reduced_at` says.
 std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,
-                                                 const std::vector<NodeId>& outputs);
+                                                 const std::vector<NodeId>& outputs, ReducedAt reduced_at);
 
 }  // namespace aicf

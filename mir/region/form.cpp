@@ -22,6 +22,7 @@ namespace {
 
 // How far a region may grow; tried from the widest.
 enum class Reach {
+  places,   // as copies; what reduces is computed for each place of it that is read (tried by itself)
   copies,   // as chain; what others read too is computed again between an inner contraction and the root
   chain,    // cascades and contractions that carry the streamed axis
   cascade,  // reductions over the same rows, no other contraction
@@ -86,8 +87,9 @@ class Former {
   std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies) const;
   NodeId coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const;
   std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members,
-                                             const std::set<NodeId>& copies) const;
+                                             const std::set<NodeId>& copies, ReducedAt reduced_at) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
+  bool splits_none(const Formed& region) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members) const;
   Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
   std::expected<PlannedRegion, Failure> derived(Region region, NodeId root, bool is_checked) const;
@@ -179,7 +181,7 @@ std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, st
         needed_.contains(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
     // An output made of it element by element is as large: it is written anyway.
     const auto copied = [&] {
-      return reach == Reach::copies && !needed_.contains(id) &&
+      return reach <= Reach::copies && !needed_.contains(id) &&
              std::ranges::none_of(
                  users, [&](NodeId u) { return !members.contains(u) && graph_.is_output(u) && !reduces(u); }) &&
              copies.insert(id).second;
@@ -340,12 +342,12 @@ NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members, const s
 }
 
 std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members,
-                                                   const std::set<NodeId>& copies) const {
+                                                   const std::set<NodeId>& copies, ReducedAt reduced_at) const {
   const std::vector<NodeId> results = written(root, members, copies);
   if (const NodeId id = coming_back(root, members, results); id >= 0)
     return std::unexpected(Failure{
         refusal(members, "acyclic regions", "a value would leave the region and come back through another"), id});
-  auto built = build_region(graph_, members, root, results);
+  auto built = build_region(graph_, members, root, results, reduced_at);
   if (!built)
     return std::unexpected(
         Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
@@ -407,22 +409,23 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
 std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds,
                                    std::vector<Refusal>* refusals) const {
   std::set<NodeId> previous;
-  for (Reach reach : {Reach::copies, Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
-    if (reach < from) continue;
+  for (Reach reach : {Reach::places, Reach::copies, Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
+    if (from == Reach::places ? reach != from : reach < from) continue;
     std::vector<Refusal> said;
     std::set<NodeId> dropped = bounds.without ? *bounds.without : std::set<NodeId>{};
     for (int attempt = 0; attempt < 16; ++attempt) {
       std::set<NodeId> copies;
       std::set<NodeId> members =
           grow(root, reach, {bounds.within, &dropped}, reach <= Reach::chain && attempt == 0 ? &said : nullptr, copies);
-      if (reach == Reach::copies) {
+      if (reach <= Reach::copies) {
         const std::size_t before = dropped.size();
         if (!drop_idle_copies(root, members, copies, dropped)) break;
         if (dropped.size() > before) continue;
       }
       if (members == previous) break;
       previous = members;
-      auto planned = plan(root, members, copies);
+      const ReducedAt reduced_at = reach == Reach::places ? ReducedAt::several_places : ReducedAt::one_place;
+      auto planned = plan(root, members, copies, reduced_at);
       if (!planned) {
         said.push_back(planned.error().refusal);
         NodeId culprit = planned.error().culprit;
@@ -433,14 +436,17 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         return std::ranges::any_of(
             s.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); });
       });
-      if (reach == Reach::copies && !joins) break;
+      if (reach <= Reach::copies && !joins) break;
+      if (reach == Reach::places &&
+          std::ranges::all_of(planned->region.statements, [](const Statement& s) { return s.name == s.node; }))
+        break;
       if (options_.cost && members.size() > 1) {
         auto together = options_.cost(planned->streaming);
         if (!together) {
           said.push_back({planned->region.origin, "capacity", together.error().message});
           std::set<std::string> streamed;
           for (const Stream& x : planned->streaming.streams) streamed.insert(x.axis);
-          const NodeId culprit = narrowest(graph_, planned->region, streamed);
+          const NodeId culprit = widest_part(graph_, planned->region, streamed);
           if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
           continue;  // the same reach without it
         }
@@ -464,13 +470,22 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
       if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
       return Formed{std::move(*planned), std::move(members), std::move(copies)};
     }
-    if (reach == Reach::copies) {
+    if (reach <= Reach::copies) {
       previous.clear();
       continue;
     }
     if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
   }
   return std::nullopt;
+}
+
+// Whether what is computed at several places, or others, stands here with all that its own region would compute.
+bool Former::splits_none(const Formed& region) const {
+  return std::ranges::all_of(region.planned.region.statements, [&](const Statement& s) {
+    if (s.name == s.node) return true;
+    const auto own = form(graph_.node(s.node).id, Reach::copies, {}, nullptr);
+    return own && std::ranges::includes(region.members, own->members);
+  });
 }
 
 std::string Former::region_name(RegionKind kind) {
@@ -497,9 +512,15 @@ Result<RegionPlan> Former::run() {
     if (!needed_.contains(root) || done_.contains(root) || graph_.node(root).kind != NodeKind::compute) continue;
     std::vector<Refusal> refused;
     std::optional<Formed> chosen = form(root, options_.fuse ? Reach::copies : Reach::chain, {}, &refused);
+    if (options_.fuse && std::ranges::find(refused, "index maps", &Refusal::law) != refused.end()) {
+      std::vector<Refusal> others;
+      auto wider = form(root, Reach::places, {}, &others);
+      if (wider && (!chosen || std::ranges::includes(wider->members, chosen->members)) && splits_none(*wider))
+        chosen = std::move(wider), refused = std::move(others);
+    }
     for (Refusal& r : refused) record(std::move(r));
     if (!chosen) {
-      auto planned = plan(root, {root}, {});
+      auto planned = plan(root, {root}, {}, ReducedAt::one_place);
       if (!planned)
         return unsupported(
             fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law),

@@ -10,6 +10,10 @@
 
 namespace aicf {
 
+namespace {
+
+// A result of the stream with fewer axes than at least two others (a row's mask sum beside softmax): rows that it lacks
+// would all be held by one work item.
 NodeId narrowest(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   std::vector<const Statement*> results;
   for (const Statement& s : region.statements)
@@ -22,6 +26,23 @@ NodeId narrowest(const Graph& graph, const Region& region, const std::set<std::s
     if (std::ranges::count_if(results, wider) >= 2) return graph.find(s->node).value_or(-1);
   }
   return -1;
+}
+
+// A reduction that no stream has a part in (a projection of the queries): its operands are held whole.
+NodeId outside_streams(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
+  const auto is_streamed = [&](const std::string& a) { return streamed.contains(a); };
+  for (const Statement& s : region.statements)
+    if (!s.over.empty() && std::ranges::none_of(s.axes, is_streamed) && std::ranges::none_of(s.over, is_streamed))
+      return graph.find(s.node).value_or(-1);
+  return -1;
+}
+
+}  // namespace
+
+NodeId widest_part(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
+  if (streamed.empty()) return -1;
+  const NodeId narrow = narrowest(graph, region, streamed);
+  return narrow >= 0 ? narrow : outside_streams(graph, region, streamed);
 }
 
 std::optional<Failure> check_shape(const Graph& graph, const Region& region, const StreamingRegion& streaming,
@@ -59,7 +80,7 @@ std::optional<Failure> check_shape(const Graph& graph, const Region& region, con
     }
     return n;
   };
-  const NodeId culprit = narrowest(graph, region, streamed);
+  const NodeId culprit = widest_part(graph, region, streamed);
   auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Failure> {
     auto n = elements(axes);
     if (!n && whole)

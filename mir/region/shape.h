@@ -24,9 +24,9 @@ struct Failure {
 std::optional<Failure> check_shape(const Graph& graph, const Region& region, const StreamingRegion& streaming,
                                    std::int64_t row_capacity);
 
-/// A result of the stream with fewer axes than at least two others (a row's mask sum beside softmax): rows that it lacks
-/// would all be held by one work item. −1 when there is none.
-NodeId narrowest(const Graph& graph, const Region& region, const std::set<std::string>& streamed);
+/// What to compute apart where a row would hold too much: a result that lacks rows of others, else a reduction beside the
+/// streams. −1 when there is none.
+NodeId widest_part(const Graph& graph, const Region& region, const std::set<std::string>& streamed);
 
 /// An inner reduction that every block of some parallel axis computes again; −1 where there is none.
 NodeId repeated(const Graph& graph, const Region& region, const StreamingRegion& streaming);

@@ -65,7 +65,7 @@ std::map<std::string, std::string> rows() {
   std::map<std::string, std::string> out;
   std::ifstream in(document);
   for (std::string line; std::getline(in, line);)
-    if (line.starts_with("| ") && !line.starts_with("| model")) out[line.substr(2, line.find(" |", 2) - 2)] = line;
+    if (line.starts_with("| ") && !line.starts_with("| model |")) out[line.substr(2, line.find(" |", 2) - 2)] = line;
   return out;
 }
 

@@ -257,6 +257,8 @@ std::vector<Form> make_forms() {
       {"retention", few, finite},
       // inf of one sum less inf of the other is NaN where the graph has inf (README): not among its data.
       f32({"difference_of_weights", few, with(index_masked, {{"other_wide_scores", {{"P", D::wide}}}})}),
+      f32({"pairs_of_weights", few, finite}),
+      f32({"halves_of_heads", few, finite}),
       f32({"rotated_halves", few, special, 4}),
       f32({"normalised_operands", few, with(special, {{"zeros", {{"Q", D::zeros}, {"K", D::zeros}}}})}),
       f32({"quantised_cache", few, {normal, {"close_scales", {{"s", D::close}, {"t", D::close}}}}}),
@@ -280,6 +282,7 @@ std::vector<Form> make_forms() {
       f32({"above_the_mean", few_rows, {normal, x("nan", D::nan), x("infinity", D::infinity)}}),
       f32({"place_of_the_maximum", few_rows, {normal, x("descending", D::descending), x("nan", D::nan)}}),
       {"cross_entropy", few_rows, {normal, x("wide", D::wide), x("nan", D::nan)}},
+      f32({"cross_entropy_of_a_product", few_rows, {normal, x("wide", D::wide), x("nan", D::nan)}}),
       {"ignored_labels", few_rows, {normal, x("wide", D::wide), x("nan", D::nan)}},
       {"counted_by_indices",
        {{{"rows", 3}, {"n", 9}}, {{"rows", 33}, {"n", 17}}, {{"rows", 20}, {"n", 65}}},

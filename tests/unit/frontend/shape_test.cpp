@@ -103,6 +103,29 @@ TEST(Move, SplitConcatTilePadExpand) {
       {2, 3}, {0, 0, 0, 3, 0, 0});
 }
 
+// A symbolic dim in equal parts: before uneven ones were allowed the sizes of a run must divide, then the dim itself.
+TEST(Move, SplitsOfASymbolicDim) {
+  GraphBuilder even("even", 18);
+  const auto x = even.input("x", DType::f32, {"n"});
+  const auto halves = even.add_many("Split", {even.add("Concat", {x, x}, {{"axis", 0}})}, 2, {{"num_outputs", 2}});
+  even.output(halves[1], "last");
+  const auto out = test::run(even.build(), {{"x", ramp(DType::f32, {3}, 0, 1)}});
+  expect_near(out.at("last"), {3}, {0, 1, 2});
+
+  GraphBuilder uneven("uneven", 18);
+  uneven.output(uneven.add_many("Split", {uneven.input("x", DType::f32, {"n"})}, 2, {{"num_outputs", 2}})[1], "last");
+  const auto refused = canonicalise(uneven.build());
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_THAT(refused.error().message, HasSubstr("a symbolic dim n in 2 parts, equal or not"));
+
+  GraphBuilder older("older", 13);
+  older.output(older.add_many("Split", {older.input("x", DType::f32, {"n"})}, 2)[1], "last");
+  const auto model = canonicalise(older.build());
+  ASSERT_TRUE(model.has_value()) << model.error().message;
+  EXPECT_TRUE(bind_symbols(*model, {{"x", Tensor(DType::f32, {4})}}).has_value());
+  EXPECT_FALSE(bind_symbols(*model, {{"x", Tensor(DType::f32, {5})}}).has_value());
+}
+
 TEST(Move, Gathers) {
   expect_near(moved("Gather", {3, 2}, lists({{2, 0}})), {2, 2}, {4, 5, 0, 1});
   expect_near(

@@ -42,7 +42,7 @@ NodeId outside_streams(const Graph& graph, const Region& region, const std::set<
 NodeId widest_part(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   if (streamed.empty()) return -1;
   const NodeId narrow = narrowest(graph, region, streamed);
-  return narrow >= 0 ? narrow : outside_streams(graph, region, streamed);
+  return narrow >= 0 || !region.roles ? narrow : outside_streams(graph, region, streamed);
 }
 
 std::optional<Failure> check_shape(const Graph& graph, const Region& region, const StreamingRegion& streaming,

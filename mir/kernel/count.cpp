@@ -1,6 +1,7 @@
 #include "mir/kernel/count.h"
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -32,6 +33,14 @@ class Counter {
   std::int64_t evaluate(const Expr& e, std::int64_t otherwise) const;
   bool holds(const Expr& condition) const;
   void add(const std::string& key, double n) { out_.counts[key] += n; }
+  /// Arithmetic is what there is most of: its counts are not looked up again.
+  enum Operation { op_add, op_mul, op_exp, op_div, op_select, op_integer, op_any, operations };
+  void add(Operation kind, double n) {
+    constexpr std::array<const char*, operations> keys{"op.add",    "op.mul",     "op.exp",   "op.div",
+                                                       "op.select", "op.integer", "static.op"};
+    if (!operations_[kind]) operations_[kind] = &out_.counts[keys[kind]];
+    *operations_[kind] += n;
+  }
 
   const ThreadProgram& program_;
   std::map<std::string, std::int64_t> bindings_;
@@ -39,6 +48,7 @@ class Counter {
   std::map<std::pair<Expr, int>, Pattern> patterns_;  ///< by index without its constant, and width
   std::vector<std::int64_t> samples_{0};              ///< work items that stand for all
   StaticCounts out_;
+  std::array<double*, operations> operations_{};  ///< in out_
 };
 
 std::int64_t Counter::evaluate(const Expr& e, std::int64_t otherwise) const {
@@ -101,7 +111,7 @@ void Counter::expression(const Expr& e, double times) {
   if (!e) return;
   for_each(e, [&](const Expr& x) {
     if (op_arity(x.op()) == 0) return;
-    const char* key = "op.select";
+    Operation kind = op_select;
     bool real = is_float(x.type()) || (!x.args().empty() && is_float(x.args()[0].type()));
     switch (x.op()) {
       case Op::cast:
@@ -111,10 +121,10 @@ void Counter::expression(const Expr& e, double times) {
         return;
       case Op::add:
       case Op::sub:
-        key = real ? "op.add" : "op.integer";
+        kind = real ? op_add : op_integer;
         break;
       case Op::mul:
-        key = real ? "op.mul" : "op.integer";
+        kind = real ? op_mul : op_integer;
         break;
       case Op::exp:
       case Op::log:
@@ -123,23 +133,23 @@ void Counter::expression(const Expr& e, double times) {
       case Op::pow:
       case Op::sin:
       case Op::cos:
-        key = "op.exp";
+        kind = op_exp;
         break;
       case Op::div:
       case Op::reciprocal:
       case Op::sqrt:
-        key = real ? "op.div" : "op.integer";
+        kind = real ? op_div : op_integer;
         break;
       case Op::floordiv:
       case Op::mod:
-        key = "op.integer";
+        kind = op_integer;
         break;
       default:
-        key = real ? "op.select" : "op.integer";
+        kind = real ? op_select : op_integer;
         break;
     }
-    add(key, times);
-    add("static.op", 1);
+    add(kind, times);
+    add(op_any, 1);
   });
 }
 
@@ -225,11 +235,12 @@ struct Liveness {
   int position = 0;
   std::unordered_map<std::string, std::pair<int, int>> span;
 
+  void use(const std::string& name) {
+    if (auto it = span.find(name); it != span.end()) it->second.second = std::max(it->second.second, position);
+  }
   void use(const Expr& e) {  // statements' expressions are small trees
     if (!e) return;
-    if (e.op() == Op::value) {
-      if (auto it = span.find(e.name()); it != span.end()) it->second.second = std::max(it->second.second, position);
-    }
+    if (e.op() == Op::value) use(e.name());
     for (const Expr& a : e.args()) use(a);
   }
   void walk(const ThreadBody& body) {
@@ -237,7 +248,7 @@ struct Liveness {
       ++position;
       for (const Expr& e : s.exprs) use(e);
       use(s.index), use(s.predicate), use(s.lane), use(s.begin), use(s.end);
-      if (s.kind == ThreadStatement::Kind::assign) use(Expr::value(s.names[0], s.type));
+      if (s.kind == ThreadStatement::Kind::assign) use(s.names[0]);
       if (s.kind != ThreadStatement::Kind::assign && is_float(s.type))
         for (const std::string& n : s.names) span.try_emplace(n, position, position);
       if (!s.body.empty()) {

@@ -13,6 +13,15 @@
 namespace aicf {
 namespace {
 
+/// A vector of them; braces would copy.
+template <class... E>
+std::vector<Expr> list(E... args) {
+  std::vector<Expr> out;
+  out.reserve(sizeof...(args));
+  (out.push_back(std::move(args)), ...);
+  return out;
+}
+
 bool is_comparison(Op op) {
   return op == Op::lt || op == Op::le || op == Op::eq;
 }
@@ -243,7 +252,7 @@ Expr Expr::unary(Op op, Expr a) {
     return binary(a.op() == Op::lt ? Op::le : Op::lt, a.args()[1], a.args()[0]);
   }
   if ((op == Op::abs || op == Op::floor || op == Op::ceil || op == Op::round_even) && a.op() == op) return a;
-  return ExprNode::make({.op = op, .type = type, .args = {std::move(a)}});
+  return ExprNode::make({.op = op, .type = type, .args = list(std::move(a))});
 }
 
 Expr Expr::binary(Op op, Expr a, Expr b) {
@@ -260,7 +269,7 @@ Expr Expr::binary(Op op, Expr a, Expr b) {
   }
   if (Expr simpler = fold_identities(op, a, b)) return simpler;
   const DType type = is_comparison(op) || logic ? DType::boolean : a.type();
-  return ExprNode::make({.op = op, .type = type, .args = {std::move(a), std::move(b)}});
+  return ExprNode::make({.op = op, .type = type, .args = list(std::move(a), std::move(b))});
 }
 
 Expr Expr::select(Expr condition, Expr a, Expr b) {
@@ -275,7 +284,8 @@ Expr Expr::select(Expr condition, Expr a, Expr b) {
     return a.int_number() ? condition : unary(Op::not_, condition);
   }
   const DType type = a.type();
-  return ExprNode::make({.op = Op::select, .type = type, .args = {std::move(condition), std::move(a), std::move(b)}});
+  return ExprNode::make(
+      {.op = Op::select, .type = type, .args = list(std::move(condition), std::move(a), std::move(b))});
 }
 
 Expr Expr::cast(Expr a, DType to) {
@@ -293,7 +303,7 @@ Expr Expr::cast(Expr a, DType to) {
   }
   // There and back through a type that holds every value.
   if (a.op() == Op::cast && widens(a.args()[0].type(), from)) return cast(a.args()[0], to);
-  return ExprNode::make({.op = Op::cast, .type = to, .args = {std::move(a)}});
+  return ExprNode::make({.op = Op::cast, .type = to, .args = list(std::move(a))});
 }
 
 Expr Expr::rebuild(const Expr& like, std::vector<Expr> args) {

@@ -112,12 +112,14 @@ struct Number {
 
 struct IntegerEvaluator {
   const std::map<std::string, std::int64_t>& bindings;
+  bool small;  ///< needs no memo
   std::unordered_map<const void*, Number> memo;
 
   static Number of(std::int64_t v) { return {true, v, static_cast<double>(v)}; }
   static Number of(double v) { return {false, 0, v}; }
 
   Result<Number> operator()(const Expr& e) {
+    if (small) return compute(e);
     if (const auto found = memo.find(e.identity()); found != memo.end()) return found->second;
     AICF_TRY(const Number result, compute(e));
     memo.emplace(e.identity(), result);
@@ -337,7 +339,7 @@ double evaluate(const Expr& e, const Environment& env) {
 
 Result<std::int64_t> evaluate_int(const Expr& e, const std::map<std::string, std::int64_t>& bindings) {
   AICF_CHECK(static_cast<bool>(e) && !is_float(e.type()), "evaluate_int() of an expression that is not an integer");
-  IntegerEvaluator evaluator{bindings, {}};
+  IntegerEvaluator evaluator{bindings, ExprNode::of(e).tree_size <= small_tree, {}};
   AICF_TRY(const Number result, evaluator(e));
   return result.integer;
 }

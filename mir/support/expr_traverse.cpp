@@ -51,10 +51,33 @@ void walk(const Expr& e, Seen& seen, const std::function<void(const Expr&)>& vis
   visit(e);
 }
 
-using Memo = std::unordered_map<const void*, Expr>;
+/// What nodes became. The first few are searched one by one.
+class Memo {
+ public:
+  const Expr* find(const void* node) const {
+    for (const auto& [known, expr] : few_)
+      if (known == node) return &expr;
+    if (many_.empty()) return nullptr;
+    const auto found = many_.find(node);
+    return found == many_.end() ? nullptr : &found->second;
+  }
+  void add(const void* node, const Expr& e) {
+    if (few_.empty()) few_.reserve(most);
+    if (few_.size() < most) {
+      few_.emplace_back(node, e);
+    } else {
+      many_.emplace(node, e);
+    }
+  }
+
+ private:
+  static constexpr std::size_t most = 16;
+  std::vector<std::pair<const void*, Expr>> few_;
+  std::unordered_map<const void*, Expr> many_;
+};
 
 Expr rewrite_memo(const Expr& e, const std::function<Expr(const Expr&)>& replace, Memo& memo) {
-  if (const auto found = memo.find(e.identity()); found != memo.end()) return found->second;
+  if (const Expr* known = memo.find(e.identity())) return *known;
   Expr current = e;
   if (const auto args = e.args(); !args.empty()) {
     std::vector<Expr> rewritten;
@@ -67,12 +90,12 @@ Expr rewrite_memo(const Expr& e, const std::function<Expr(const Expr&)>& replace
     if (changed) current = Expr::rebuild(e, std::move(rewritten));
     // i + 0 has become a leaf that was looked at as an argument: i -> j, j -> 0 is one step, not two.
     if (current.args().empty()) {
-      memo.emplace(e.identity(), current);
+      memo.add(e.identity(), current);
       return current;
     }
   }
   if (Expr replacement = replace(current)) current = std::move(replacement);
-  memo.emplace(e.identity(), current);
+  memo.add(e.identity(), current);
   return current;
 }
 
@@ -113,12 +136,17 @@ bool mentions(const Expr& e, Op op, const std::string& name) {
 
 void for_each(const Expr& e, const std::function<void(const Expr&)>& visit) {
   if (!e) return;
+  if (e.args().empty()) return visit(e);
   Seen seen;
   walk(e, seen, visit);
 }
 
 Expr rewrite(const Expr& e, const std::function<Expr(const Expr&)>& replace) {
   if (!e) return e;
+  if (e.args().empty()) {
+    Expr replacement = replace(e);
+    return replacement ? replacement : e;
+  }
   Memo memo;
   return rewrite_memo(e, replace, memo);
 }

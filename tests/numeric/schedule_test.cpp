@@ -44,7 +44,7 @@ std::vector<Case> cases() {
 }
 
 class ForcedSchedule : public ::testing::TestWithParam<Case> {
- protected:
+ public:
   void SetUp() override {
     const CorpusCase& c = corpus_case(GetParam().model);
     NUMERIC_TRY(place_, open_place(GetParam().device));
@@ -67,6 +67,11 @@ class ForcedSchedule : public ::testing::TestWithParam<Case> {
     ASSERT_TRUE(streamed_region(outcome.compiled));
   }
 
+  void keys_and_values_in_workgroup_memory();
+  void keys_and_values_by_lane_broadcast();
+  void stream_split_in_three();
+  void several_subgroups();
+
   Place place_;
   Model model_;
   NamedTensors inputs_, expected_;
@@ -74,7 +79,7 @@ class ForcedSchedule : public ::testing::TestWithParam<Case> {
   Outcome chosen_;
 };
 
-TEST_P(ForcedSchedule, KeysAndValuesInWorkgroupMemory) {
+void ForcedSchedule::keys_and_values_in_workgroup_memory() {
   const std::vector<std::string> tiles = key_and_value_tiles(*streamed_region(chosen_.compiled));
   ASSERT_EQ(tiles.size(), 2u);
   Forced forced;
@@ -106,7 +111,7 @@ TEST_P(ForcedSchedule, KeysAndValuesInWorkgroupMemory) {
   EXPECT_NE(region.sources[0].find(vulkan ? "\nshared " : "AICF_SHARED("), std::string::npos) << region.sources[0];
 }
 
-TEST_P(ForcedSchedule, KeysAndValuesByLaneBroadcast) {
+void ForcedSchedule::keys_and_values_by_lane_broadcast() {
   Forced forced;
   for (const std::string& t : key_and_value_tiles(*streamed_region(chosen_.compiled)))
     forced["delivery." + t] = "lane_broadcast";
@@ -115,18 +120,31 @@ TEST_P(ForcedSchedule, KeysAndValuesByLaneBroadcast) {
   EXPECT_TRUE(streamed_region(outcome.compiled)->chosen.programs[0].shared.empty());
 }
 
-TEST_P(ForcedSchedule, StreamSplitInThree) {
+void ForcedSchedule::stream_split_in_three() {
   Outcome outcome;
   ASSERT_NO_FATAL_FAILURE(run({{"split", "3"}}, outcome));
   EXPECT_EQ(streamed_region(outcome.compiled)->chosen.programs.size(), 2u) << "partial states, then their merge";
 }
 
-TEST_P(ForcedSchedule, SeveralSubgroups) {
+void ForcedSchedule::several_subgroups() {
   // The model of lavapipe does not try them: they cost and gain nothing there.
-  place_.target.model.figures["subgroups_most"].value = 2;
+  place_.target.model.figures["subgroups_most"].value = 2;  // from here on: the last of the choices
   Outcome outcome;
   ASSERT_NO_FATAL_FAILURE(run({{"subgroups", "2"}}, outcome));
   EXPECT_EQ(streamed_region(outcome.compiled)->chosen.programs[0].subgroups, 2);
+}
+
+// All against one run of the model's own choice.
+TEST_P(ForcedSchedule, GivesTheSameResults) {
+  const std::pair<const char*, void (ForcedSchedule::*)()> choices[] = {
+      {"keys and values in workgroup memory", &ForcedSchedule::keys_and_values_in_workgroup_memory},
+      {"keys and values by lane broadcast", &ForcedSchedule::keys_and_values_by_lane_broadcast},
+      {"stream split in three", &ForcedSchedule::stream_split_in_three},
+      {"several subgroups", &ForcedSchedule::several_subgroups}};
+  for (const auto& [name, check] : choices) {
+    SCOPED_TRACE(name);
+    (this->*check)();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ForcedSchedule, ::testing::ValuesIn(cases()), [](const auto& info) {

@@ -34,7 +34,8 @@ class Builder {
 
  private:
   std::string fresh(const std::string& base);
-  bool whole(const Node& node, const ExprMap& at) const;
+  bool counts(const Expr& place, const Expr& extent) const;
+  bool whole(const Node& node, const ExprMap& at, bool merges) const;
   std::string value_name(const Node& node, bool is_whole);
   const Instance* placed(const Expr& load) const;
   void place_root(const Node& root);
@@ -51,6 +52,7 @@ class Builder {
   ReducedAt reduced_at_;
   Region region_;
   std::map<NodeId, std::vector<Instance>> instances_;
+  std::set<NodeId> epilogue_;     // maps between which and the root nothing reduces
   std::set<std::string> taken_;   // names of axes
   std::set<std::string> values_;  // names of statements that no node has
   std::vector<Expr> outside_;     ///< loads of tensors outside, of the members placed so far, over region axes
@@ -77,15 +79,37 @@ std::string Builder::fresh(const std::string& base) {
   return name;
 }
 
-// An axis of the region for each axis of the node, another one each, of its extent: every element has its coordinate.
-bool Builder::whole(const Node& node, const ExprMap& at) const {
+// `place` counts the elements of the axes in order, the last one fastest: 3 i + j with j < 3.
+bool Builder::counts(const Expr& place, const Expr& extent) const {
+  std::set<std::string> left = axes_of(place);
+  ExprMap origin;
+  for (const std::string& a : left) origin[a] = Expr(0);
+  Expr stride(1), sum = substitute_axes(place, origin);
+  if (!simplify(sum).is_constant(0)) return false;
+  while (!left.empty()) {
+    const auto next = std::ranges::find_if(left, [&](const std::string& a) {
+      ExprMap one = origin;
+      one[a] = Expr(1);
+      return provably_equal(substitute_axes(place, one), stride);
+    });
+    if (next == left.end()) return false;
+    sum = sum + stride * Expr::axis(*next);
+    stride = stride * region_.axis(*next).extent;
+    left.erase(next);
+  }
+  return provably_equal(sum, place) && provably_equal(stride, extent);
+}
+
+// Axes of the region for each axis of the node, others for each: every element has one coordinate. What reduces reads what it
+// reads at one axis each: a projection of merged heads stays apart from the attention that it feeds.
+bool Builder::whole(const Node& node, const ExprMap& at, bool merges) const {
   std::set<std::string> seen;
   return std::ranges::all_of(node.axes, [&](const Axis& own) {
     const Expr& place = at.at(own.name);
-    if (place.is_constant(0)) return own.extent.is_constant(1);
-    if (place.op() != Op::axis || !seen.insert(place.name()).second) return false;
-    const auto axis = std::ranges::find(region_.axes, place.name(), &Axis::name);
-    return axis != region_.axes.end() && provably_equal(axis->extent, own.extent);
+    for (const std::string& axis : axes_of(place))
+      if (!seen.insert(axis).second) return false;
+    if (place.op() == Op::axis) return provably_equal(region_.axis(place.name()).extent, own.extent);
+    return (merges || place.is_constant(0)) && loads_of(place).empty() && counts(place, own.extent);
   });
 }
 
@@ -244,7 +268,7 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
     const Node& p = graph_.node(load.name());
     if (!members_.contains(p.id) || placed(load)) continue;
     Instance wanted{{}, coordinates(p, load), {}};
-    const bool is_whole = whole(p, wanted.at);
+    const bool is_whole = whole(p, wanted.at, epilogue_.contains(user.id));
     std::vector<Instance>& made = instances_[p.id];
     if (p.reduce == ReduceOp::none) {
       if (!is_whole || !made.empty()) continue;
@@ -300,6 +324,10 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   for (NodeId id : order | std::views::reverse) {
     const Node& node = graph_.node(id);
     if (!node.reduce_axes.empty()) --to_place;
+    if (node.reduce == ReduceOp::none && std::ranges::all_of(graph_.users(id), [&](NodeId u) {
+          return id == root_ || !members_.contains(u) || epilogue_.contains(u);
+        }))
+      epilogue_.insert(id);
     for (Instance& instance : instances_[id]) {  // users come first: no more of them come
       map_reduce_axes(node, instance);
       ExprMap at = instance.at;

@@ -107,8 +107,9 @@ TEST_F(Inputs, ExpectedValuesMustHaveNameAndShape) {
     // The device computes what the graph says.
     const Ended other = against({{"y", floats({2}, {-1, 2})}});
     EXPECT_EQ(other.exit, 1);
-    if (command == std::string("verify"))
+    if (command == std::string("verify")) {
       EXPECT_THAT(other.out, HasSubstr("agrees with the reference: the expected values, or what the graph means"));
+    }
   }
 }
 

@@ -40,6 +40,8 @@ class Builder {
   const Instance* placed(const Expr& load) const;
   void place_root(const Node& root);
   bool more_than_all(const Node& node, const Instance& instance) const;
+  bool inside(const Expr& place, const Expr& extent) const;
+  Expr clamp(const Node& node, ExprMap& at) const;
   void map_reduce_axes(const Node& node, Instance& instance);
   std::optional<BuildFailure> map_loads(const Node& user, const Expr& body);
   Expr body_at(const Node& node, const ExprMap& axes) const;
@@ -261,6 +263,26 @@ bool Builder::more_than_all(const Node& node, const Instance& instance) const {
   return !own.is_constant(1) && range_of(simplify(left - own), {}).low.value_or(-1) < 0;
 }
 
+bool Builder::inside(const Expr& place, const Expr& extent) const {
+  const auto least = [&](const Expr& e) {
+    return range_of(extreme(e, region_.extents(), false).value_or(e), region_.ranges()).low;
+  };
+  return least(place).value_or(-1) >= 0 && least(simplify(extent - place)).value_or(0) >= 1;
+}
+
+// Places that data says are put inside of the node, for a user may read another value instead; the condition under which
+// there is an element to read.
+Expr Builder::clamp(const Node& node, ExprMap& at) const {
+  Expr any;
+  for (const Axis& a : node.axes) {
+    Expr& place = at.at(a.name);
+    if (loads_of(place).empty() || inside(place, a.extent)) continue;
+    if (!a.extent.is_constant()) any = logical_and(any, less(Expr(0), a.extent));
+    place = Expr::binary(Op::min, Expr::binary(Op::max, place, Expr(0)), a.extent - Expr(1));
+  }
+  return any;
+}
+
 // Gives every member that `user` loads at distinct axes its place, and one that reduces a place for each coordinate that it
 // is loaded at; others are computed in place.
 std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& body) {
@@ -282,6 +304,14 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
       return BuildFailure{
           p.id, "index maps",
           fmt::format("'{}' reads the reduced value '{}' at places that are computed beside it", user.name, p.name)};
+    } else if (std::ranges::any_of(p.axes, [&](const Axis& a) {
+                 const Expr& place = wanted.at.at(a.name);
+                 return loads_of(place).empty() && !is_whole && !inside(place, a.extent);
+               })) {
+      return BuildFailure{
+          p.id, "index maps",
+          fmt::format("'{}' reads the reduced value '{}' at places outside of it and takes another value", user.name,
+                      p.name)};
     } else if (more_than_all(p, wanted)) {
       return BuildFailure{
           p.id, "index maps",
@@ -320,7 +350,11 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   // Only reductions that come before look for axes by what was loaded.
   auto to_place = std::ranges::count_if(order, [&](NodeId id) { return !graph_.node(id).reduce_axes.empty(); });
   std::map<NodeId, NodeId> substituted;  // the first that is computed in place, by user
-  std::vector<ExprMap> places;           // of every axis of a statement's member, by statement
+  struct Placed {
+    ExprMap at;  // of every axis of a statement's member
+    Expr any;    // there is an element there
+  };
+  std::vector<Placed> places;  // by statement
   for (NodeId id : order | std::views::reverse) {
     const Node& node = graph_.node(id);
     if (!node.reduce_axes.empty()) --to_place;
@@ -331,6 +365,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
     for (Instance& instance : instances_[id]) {  // users come first: no more of them come
       map_reduce_axes(node, instance);
       ExprMap at = instance.at;
+      const Expr any = clamp(node, at);
       at.insert(instance.over.begin(), instance.over.end());
       Expr body = body_at(node, at);
       if (int steps = most_loads; to_place > 0) loads_through_maps(body, true, outside_, steps);
@@ -364,7 +399,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
       s.node = node.name;
       s.origin = node.origin;
       region_.statements.push_back(s);  // bodies follow when every member has its place
-      places.push_back(std::move(at));
+      places.push_back({std::move(at), any});
     }
   }
   std::ranges::reverse(places);
@@ -372,7 +407,9 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   for (std::size_t i = 0; i < places.size(); ++i) {
     Statement& s = region_.statements[i];
     const Node& node = graph_.node(s.node);
-    s.body = simplify(body_of(node, places[i]), region_.ranges());
+    s.body = body_of(node, places[i].at);
+    if (places[i].any) s.body = Expr::select(places[i].any, s.body, Expr::constant(s.type, 0));
+    s.body = simplify(s.body, region_.ranges());
     if (const auto in_place = substituted.find(node.id);
         in_place != substituted.end() && s.body.tree_size() > largest_body) {
       return std::unexpected(too_large(graph_.node(in_place->second), node));

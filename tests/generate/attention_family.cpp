@@ -45,6 +45,7 @@ class AttentionLike {
   Value memory_like(const std::string& name, const Value& scores, Data data, DType type);
   Value weights(const Value& scores);
   Value normalised(const Value& scores);
+  Value opposed(const Value& p);
   void finish(Value out);
 
   Sketch& s_;
@@ -333,12 +334,27 @@ Value AttentionLike::weights(const Value& scores) {
   }
 }
 
+/// Weights of heads less weights of others: of the next head, or of the same one in the other half.
+Value AttentionLike::opposed(const Value& p) {
+  const std::int64_t half = p.dim(1).size / 2;
+  Value first, second;
+  if ((p.dim(2).symbol.empty() || p.dim(3).symbol.empty()) && s_.chance(60)) {
+    const Value pairs = s_.reshape(p, {p.dim(0), {half}, {2}, p.dim(2), p.dim(3)});
+    const auto at = [&](double i) { return s_.gather(pairs, s_.constant(i, DType::i64), 2); };
+    first = at(0), second = at(1);
+  } else {
+    first = s_.slice(p, 1, 0, half), second = s_.slice(p, 1, half, 2 * half);
+  }
+  return s_.binary("Sub", first, s_.binary("Mul", second, s_.constant(0.4)));
+}
+
 void AttentionLike::finish(Value out) {
   if (s_.chance(50) && out.rank() == 4) {
     Value y = s_.transpose(out, {0, 2, 1, 3});
     const std::int64_t width = heads_.size * out.dim(-1).size;
     if (s_.chance(70)) {
       y = s_.reshape(y, {y.dim(0), y.dim(1), {width}});
+      if (s_.chance(15)) y = s_.binary("Add", s_.unary("Tanh", y), s_.input("residual", y.dims, Data::normal));
       if (s_.chance(50)) {
         y = s_.matmul(y, s_.input("w_out", {{width}, {s_.any<std::int64_t>({3, 8, 17})}}, Data::close));
         if (s_.chance(50)) y = s_.binary("Add", y, s_.input("b_out", {y.dim(-1)}, Data::normal));
@@ -385,7 +401,13 @@ void AttentionLike::build() {
     scores = s_.matmul(q, s_.swap_last(k));
   const Value raw = scores;
   scores = masked(scores);
-  const Value p = weights(scores);
+  Value p = weights(scores);
+  if (!grouped && twist_ < 0 && heads_.size % 2 == 0 && keys_.size > 0 && s_.chance(20)) {
+    p = opposed(p);
+    heads_ = {heads_.size / 2};
+    v = s_.slice(v, 1, 0, heads_.size);
+    normaliser_site_ = {};
+  }
   Value out = s_.matmul(twist_ == transposed_weights && queries_.size == keys_.size ? s_.swap_last(p) : p, v);
   if (!normaliser_site_.name.empty() && twist_ < 0 && keys_.size > 0) s_.site(normaliser_site_, out);
   if (twist_ == twice) out = s_.binary("Add", out, s_.reduce("ReduceMean", v, {-2}, true));

@@ -1,5 +1,7 @@
 // Cascades of reductions and elementwise operations: known ones with random axes, and random programs.
 
+#include <algorithm>
+
 #include "tests/generate/sketch.h"
 
 namespace aicf::generate {
@@ -115,7 +117,7 @@ Value Reductions::program() {
 Value Reductions::known() {
   const Value x = s_.any(full_);
   const Value one = s_.constant(1.0), small = s_.constant(1e-5);
-  switch (s_.pick(x.rank() > 1 ? 14 : 12)) {
+  switch (s_.pick(x.rank() > 1 ? 16 : 12)) {
     case 0: {  // variance, normalised
       const Value d = sub(x, mean(x));
       return s_.binary("Div", d, s_.unary("Sqrt", s_.binary("Add", mean(mul(d, d)), small)));
@@ -182,6 +184,27 @@ Value Reductions::known() {
           "Reciprocal", s_.unary("Sqrt", s_.binary("Add", s_.reduce("ReduceMean", mul(x, x), {-1}, true), small)));
       const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
       return s_.matmul(mul(x, r), w);
+    }
+    case 13: {  // loss of a product: logarithms of its own softmax at labels
+      const Value w = s_.input("w", {x.dim(-1), {1 + s_.size(17)}}, Data::close);
+      const Value l = s_.softmax(s_.matmul(x, w), -1, "LogSoftmax");
+      std::vector<Dim> dims = l.dims;
+      dims.back() = {};
+      const Value picked =
+          s_.custom("GatherElements", {l, s_.indices("labels", dims, 0, l.dim(-1).size)}, dims, {{"axis", -1}});
+      return s_.chance(50) ? picked : s_.unary("Neg", picked);
+    }
+    case 14: {  // a product of flattened rows, finished over the rows as they were
+      const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);
+      std::vector<Dim> dims = x.dims;
+      dims.back() = w.dim(-1);
+      std::int64_t rows = 1;
+      for (int d = 0; d + 1 < x.rank(); ++d) rows *= x.dim(d).size;
+      const bool open = std::ranges::any_of(x.dims, [](const Dim& d) { return !d.symbol.empty() || d.size == 0; });
+      if (open) return s_.matmul(x, w);
+      const Value y = s_.reshape(s_.matmul(s_.reshape(x, {{rows}, x.dim(-1)}), w), dims);
+      return s_.binary(s_.any({"Add", "Mul"}), s_.unary(s_.any({"Tanh", "Softplus"}), y),
+                       s_.input("b", {y.dim(-1)}, Data::normal));
     }
     default: {
       const Value w = s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close);

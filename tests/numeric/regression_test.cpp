@@ -139,6 +139,16 @@ z = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[1, 0]))), K)
 pads: i64[2] = [1, 1]
 y = MatMul(Gather(Pad(x, pads), i), w)
 )"},
+    // What a reduction gives was computed at places outside of it, for a user that takes another value there.
+    {"rotated_projection", R"(g(x: f32[5, 16], W: f32[16, 8], K: f32[9, 8], V: f32[9, 12]) -> out
+p = MatMul(x, W)
+a, b = Split(p, axis=1, num_outputs=2)
+s = MatMul(Add(p, Concat(Neg(b), a, axis=1)), Transpose(K, perm=[1, 0]))
+out = MatMul(Softmax(s, axis=-1), V)
+)"},
+    {"ignored_labels_of_a_product", R"(g(x: f32[7, 8], W: f32[8, 2], label: i64[7]) -> loss
+loss = SoftmaxCrossEntropyLoss(MatMul(x, W), label, reduction="none", ignore_index=2)
+)"},
     // Drivers fold divisions by a constant zero.
     {"over_zero", R"(g(x: f32[9]) -> a, b, c
 a = Div(x, 0.0)

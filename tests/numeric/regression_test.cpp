@@ -146,8 +146,9 @@ a, b = Split(p, axis=1, num_outputs=2)
 s = MatMul(Add(p, Concat(Neg(b), a, axis=1)), Transpose(K, perm=[1, 0]))
 out = MatMul(Softmax(s, axis=-1), V)
 )"},
-    {"ignored_labels_of_a_product", R"(g(x: f32[7, 8], W: f32[8, 4], label: i64[7]) -> loss
-loss = SoftmaxCrossEntropyLoss(MatMul(x, W), label, reduction="none", ignore_index=4)
+    {"label_beside_a_product", R"(g(x: f32[7, 8], W: f32[8, 3], y: f32[7, 2], label: i64[7, 1]) -> loss
+p = MatMul(x, W)
+loss = Sub(ReduceLogSumExp(p, [1]), GatherElements(Concat(p, y, axis=1), label, axis=1))
 )"},
     // Drivers fold divisions by a constant zero.
     {"over_zero", R"(g(x: f32[9]) -> a, b, c

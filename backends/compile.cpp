@@ -105,7 +105,7 @@ Result<void> check_forced(const RegionPlan& plan, const std::map<std::string, st
 
 Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& constants, const Target& target,
                               const CompileOptions& options) {
-  CompiledModel out{graph, {}, {}, {}, 0, 0};
+  CompiledModel out{graph, {}, {}, {}, {}, 0, 0};
   AICF_RETURN_IF_ERROR(verify(out.graph));
   // Moves become index maps, equal nodes become one: regions see only what computes.
   AICF_TRY([[maybe_unused]] int simplified, simplify_graph(out.graph));
@@ -133,6 +133,7 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   };
   AICF_TRY(RegionPlan plan, form_regions(out.graph, form));
   out.refusals = std::move(plan.refusals);
+  out.cuts = std::move(plan.cuts);
 
   Program& program = out.program;
   program.target = target.model.name;

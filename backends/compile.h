@@ -39,6 +39,7 @@ struct CompiledModel {
   Graph graph;  ///< after simplification
   std::vector<CompiledRegion> regions;
   std::vector<Refusal> refusals;
+  std::map<std::string, Reason> cuts;  ///< why tensors that regions write are in memory
   Program program;
   int launches = 0, kernels = 0;  ///< kernels are distinct sources
 };

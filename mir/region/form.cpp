@@ -12,6 +12,7 @@
 #include "mir/memory/region_form.h"
 #include "mir/memory/rename.h"
 #include "mir/region/builder.h"
+#include "mir/region/growth.h"
 #include "mir/region/join.h"
 #include "mir/region/shape.h"
 #include "mir/stream/derive.h"
@@ -20,70 +21,23 @@ namespace aicf {
 
 namespace {
 
-// How far a region may grow; tried from the widest.
-enum class Reach {
-  places,   // as copies; what reduces is computed for each place of it that is read (tried by itself)
-  copies,   // as chain; what others read too is computed again between an inner contraction and the root
-  chain,    // cascades and contractions that carry the streamed axis
-  cascade,  // reductions over the same rows, no other contraction
-  single,   // one reduction or contraction with its maps
-  maps,     // maps only
-};
-
-bool transcendental(const Expr& body) {
-  bool found = false;
-  for_each(body, [&](const Expr& e) {
-    switch (e.op()) {
-      case Op::exp:
-      case Op::log:
-      case Op::erf:
-      case Op::tanh:
-      case Op::sin:
-      case Op::cos:
-      case Op::pow:
-      case Op::sqrt:
-      case Op::div:
-        if (is_float(e.type())) found = true;
-        break;
-      default:
-        break;
-    }
-  });
-  return found;
-}
-
 constexpr double unwritten_scores =
-    1.5;                        ///< predicted time that scores may cost so as not to be written: memory they never take
-constexpr int most_nested = 8;  ///< contractions between a value and the root: no law takes as many
-constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
-
-// Where growth stays.
-struct Bounds {
-  const std::set<NodeId>* within = nullptr;   ///< only these nodes
-  const std::set<NodeId>* without = nullptr;  ///< never these
-};
-
+    1.5;  ///< predicted time that scores may cost so as not to be written: memory they never take
 struct Formed {
   PlannedRegion planned;
   std::set<NodeId> members;
   std::set<NodeId> copies;  ///< members that others read too and that this region does not write
+  Cuts cuts;
+  Reason ended;  ///< why it reaches no further
 };
 
 class Former {
  public:
-  Former(const Graph& graph, const FormOptions& options) : graph_(graph), options_(options) {}
+  Former(const Graph& graph, const FormOptions& options)
+      : graph_(graph), options_(options), growth_(graph, options.fuse, done_, needed_) {}
   Result<RegionPlan> run();
 
  private:
-  bool reduces(NodeId id) const { return graph_.node(id).reduce != ReduceOp::none; }
-  bool rests_on_reduction(NodeId id) const;
-  bool same_operation(NodeId a, NodeId b) const;
-  bool cheap(NodeId id) const;
-  std::set<NodeId> grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
-                        std::set<NodeId>& copies) const;
-  void prune(NodeId root, std::set<NodeId>& members) const;
-  bool drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
-                        std::set<NodeId>& dropped) const;
   std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies) const;
   NodeId coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const;
   std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members,
@@ -91,7 +45,6 @@ class Former {
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   bool splits_none(const Formed& region) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members) const;
-  Refusal refusal(const std::set<NodeId>& members, std::string law, std::string reason) const;
   std::expected<PlannedRegion, Failure> derived(Region region, NodeId root, bool is_checked) const;
   std::string region_name(RegionKind kind);
 
@@ -101,200 +54,8 @@ class Former {
   std::set<NodeId> needed_;      ///< an output, or read by a region
   std::vector<Traffic> formed_;  ///< of the regions so far
   std::map<RegionKind, int> counts_;
+  Growth growth_;
 };
-
-bool Former::same_operation(NodeId a, NodeId b) const {
-  const auto &x = graph_.node(a).origin, &y = graph_.node(b).origin;
-  return std::ranges::any_of(x, [&](const std::string& o) { return contains(y, o); });
-}
-
-// May be computed again by each reader: nothing but index arithmetic and loads of tensors much smaller than itself.
-bool Former::cheap(NodeId id) const {
-  const Node& n = graph_.node(id);
-  if (n.kind != NodeKind::compute || n.reduce != ReduceOp::none || transcendental(n.body)) return false;
-  std::set<std::string> own;
-  for (const Axis& a : n.axes)
-    if (!a.extent.is_constant(1)) own.insert(a.name);
-  for (const Expr& load : loads_of(n.body)) {
-    std::set<std::string> used;
-    for (const Expr& i : load.args()) used.merge(axes_of(i));
-    std::erase_if(used, [&](const std::string& a) { return !own.contains(a); });
-    if (used.size() >= own.size()) return false;
-  }
-  return true;
-}
-
-Refusal Former::refusal(const std::set<NodeId>& members, std::string law, std::string reason) const {
-  Refusal r{{}, std::move(law), std::move(reason)};
-  for (NodeId id : members)
-    for (const std::string& o : graph_.node(id).origin)
-      if (!contains(r.nodes, o)) r.nodes.push_back(o);
-  return r;
-}
-
-// Whether a value comes of a reduction, through maps near it: then writing it is more than a copy of an input.
-bool Former::rests_on_reduction(NodeId id) const {
-  constexpr std::size_t most_visited = 16;
-  std::vector<NodeId> visited{id};
-  for (std::size_t i = 0; i < visited.size() && visited.size() <= most_visited; ++i) {
-    if (reduces(visited[i])) return true;
-    for (const NodeId p : graph_.producers(visited[i]))
-      if (graph_.node(p).kind == NodeKind::compute && !contains(visited, p)) visited.push_back(p);
-  }
-  return false;
-}
-
-// Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction that may be
-// written as well, or a copy: computed here too).
-std::set<NodeId> Former::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
-                              std::set<NodeId>& copies) const {
-  std::set<NodeId> members{root};
-  std::map<NodeId, int> nested;  // contractions between a member and the root
-  int reductions = reduces(root) ? 1 : 0;
-  std::vector<NodeId> order = graph_.topological_order();
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    NodeId id = *it;
-    const Node& n = graph_.node(id);
-    if (id == root || n.kind != NodeKind::compute) continue;
-    if (members.size() >= most_members) break;  // what is further up is computed apart
-    if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
-    std::vector<NodeId> users = graph_.users(id);
-    bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
-    if (!wanted) continue;
-    const auto refuse_second = [&] {
-      if (refusals)
-        refusals->push_back(
-            refusal({id}, "second consumer",
-                    fmt::format("'{}' is also needed outside, so it is written and read back", n.name)));
-    };
-    const bool carries = rests_on_reduction(id);
-    if (done_.contains(id)) {
-      if (carries) refuse_second();
-      continue;
-    }
-    if (!options_.fuse && !same_operation(id, root)) continue;
-    int& depth = nested[id];
-    for (const NodeId u : users)
-      if (const auto it = nested.find(u); it != nested.end()) depth = std::max(depth, it->second);
-    if (primitive(n) == Primitive::contract && ++depth > most_nested) continue;
-    const bool outside_use =
-        needed_.contains(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
-    // An output made of it element by element is as large: it is written anyway.
-    const auto copied = [&] {
-      return reach <= Reach::copies && !needed_.contains(id) &&
-             std::ranges::none_of(
-                 users, [&](NodeId u) { return !members.contains(u) && graph_.is_output(u) && !reduces(u); }) &&
-             copies.insert(id).second;
-    };
-    if (reduces(id)) {
-      if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
-      bool contraction = primitive(n) == Primitive::contract;
-      if (contraction && reach == Reach::cascade && reductions > 0) continue;
-      if (contraction && outside_use && !copied()) {
-        refuse_second();
-        continue;
-      }
-      ++reductions;
-      members.insert(id);
-      continue;
-    }
-    if (outside_use && !cheap(id) && !copied()) {
-      if (carries) refuse_second();
-      continue;
-    }
-    members.insert(id);
-  }
-  prune(root, members);
-  std::erase_if(copies, [&](NodeId id) { return !members.contains(id); });
-  return members;
-}
-
-// Copies are for what an inner contraction makes: larger than its operands, it never reaches memory when each reader
-// computes it. Others go to `dropped`. False: nothing is made inside.
-bool Former::drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
-                              std::set<NodeId>& dropped) const {
-  std::set<NodeId> made;
-  for (const NodeId id : graph_.topological_order())
-    if (members.contains(id) && id != root &&
-        (primitive(graph_.node(id)) == Primitive::contract ||
-         std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return made.contains(p); })))
-      made.insert(id);
-  for (const NodeId id : copies)
-    if (!made.contains(id)) dropped.insert(id);
-  return !made.empty();
-}
-
-// A map whose values come from a reduction outside the set belongs to that reduction as its epilogue; what is upstream of
-// a dropped node goes with it. A map with transcendental work does not join a contraction that would repeat it.
-void Former::prune(NodeId root, std::set<NodeId>& members) const {
-  auto drop_unreachable = [&] {
-    std::set<NodeId> keep{root};
-    std::vector<NodeId> work{root};
-    while (!work.empty()) {
-      NodeId id = work.back();
-      work.pop_back();
-      for (NodeId p : graph_.producers(id))
-        if (members.contains(p) && keep.insert(p).second) work.push_back(p);
-    }
-    members = keep;
-  };
-  // Values that a reduction in the set produces, directly or through maps.
-  std::set<NodeId> from_inside;
-  for (NodeId id : graph_.topological_order()) {
-    if (!members.contains(id)) continue;
-    if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); }))
-      from_inside.insert(id);
-  }
-  // Maps that a contraction in the set reads, directly or through other maps: it would repeat their work.
-  std::set<NodeId> repeated;
-  std::vector<NodeId> order = graph_.topological_order();
-  for (NodeId id : order | std::views::reverse) {
-    if (!members.contains(id) || reduces(id) || from_inside.contains(id)) continue;
-    if (std::ranges::any_of(graph_.users(id), [&](NodeId u) {
-          return repeated.contains(u) || (members.contains(u) && primitive(graph_.node(u)) == Primitive::contract);
-        }))
-      repeated.insert(id);
-  }
-  const auto rank = [&](NodeId id) {
-    return std::ranges::count_if(graph_.node(id).axes, [](const Axis& a) { return !a.extent.is_constant(1); });
-  };
-  auto drop_with_users = [&](NodeId id) {
-    std::vector<NodeId> work{id};
-    while (!work.empty()) {
-      NodeId dropped = work.back();
-      work.pop_back();
-      members.erase(dropped);
-      // A table that a wider map reads is written alone.
-      for (NodeId u : graph_.users(dropped))
-        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(dropped)) work.push_back(u);
-    }
-  };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (NodeId id : std::set<NodeId>(members)) {
-      if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
-      bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
-               graph_.users(p).size() == 1 && !graph_.is_output(p) &&
-               graph_.node(p).axes.size() == graph_.node(id).axes.size();
-      });
-      bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);
-      });
-      bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) {
-        return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract;
-      });
-      const bool costly = repeated.contains(id) && transcendental(graph_.node(id).body);
-      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) || costly) {
-        costly ? drop_with_users(id) : void(members.erase(id));
-        drop_unreachable();
-        changed = true;
-        break;
-      }
-    }
-  }
-  drop_unreachable();
-}
 
 std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members,
                                     const std::set<NodeId>& copies) const {
@@ -304,7 +65,7 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
     bool outside = needed_.contains(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) {
                      return !members.contains(u) && !graph_.node(u).dead;
                    });
-    if (id == root || (outside && !cheap(id)) || (outside && graph_.is_output(id))) out.push_back(id);
+    if (id == root || (outside && !growth_.cheap(id)) || (outside && graph_.is_output(id))) out.push_back(id);
   }
   return out;
 }
@@ -346,11 +107,12 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
   const std::vector<NodeId> results = written(root, members, copies);
   if (const NodeId id = coming_back(root, members, results); id >= 0)
     return std::unexpected(Failure{
-        refusal(members, "acyclic regions", "a value would leave the region and come back through another"), id});
+        refusal(graph_, members, "acyclic regions", "a value would leave the region and come back through another"),
+        id});
   auto built = build_region(graph_, members, root, results, reduced_at);
   if (!built)
     return std::unexpected(
-        Failure{refusal({built.error().node}, built.error().law, built.error().reason), built.error().node});
+        Failure{refusal(graph_, {built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
@@ -409,17 +171,29 @@ double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
 std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds,
                                    std::vector<Refusal>* refusals) const {
   std::set<NodeId> previous;
+  Reason ended;
   for (Reach reach : {Reach::places, Reach::copies, Reach::chain, Reach::cascade, Reach::single, Reach::maps}) {
     if (from == Reach::places ? reach != from : reach < from) continue;
     std::vector<Refusal> said;
     std::set<NodeId> dropped = bounds.without ? *bounds.without : std::set<NodeId>{};
+    Cuts cuts;
+    // Whether the same reach may do without what the last refusal blames.
+    const auto without = [&](NodeId culprit) {
+      const Reason why{said.back().law, said.back().reason};
+      if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) {
+        ended = why;
+        return false;
+      }
+      cuts[culprit] = why;
+      return true;
+    };
     for (int attempt = 0; attempt < 16; ++attempt) {
       std::set<NodeId> copies;
-      std::set<NodeId> members =
-          grow(root, reach, {bounds.within, &dropped}, reach <= Reach::chain && attempt == 0 ? &said : nullptr, copies);
+      std::set<NodeId> members = growth_.grow(root, reach, {bounds.within, &dropped},
+                                              reach <= Reach::chain && attempt == 0 ? &said : nullptr, copies, cuts);
       if (reach <= Reach::copies) {
         const std::size_t before = dropped.size();
-        if (!drop_idle_copies(root, members, copies, dropped)) break;
+        if (!growth_.drop_idle_copies(root, members, copies, dropped, cuts)) break;
         if (dropped.size() > before) continue;
       }
       if (members == previous) break;
@@ -428,9 +202,8 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
       auto planned = plan(root, members, copies, reduced_at);
       if (!planned) {
         said.push_back(planned.error().refusal);
-        NodeId culprit = planned.error().culprit;
-        if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
-        continue;  // the same reach without it
+        if (!without(planned.error().culprit)) break;
+        continue;
       }
       bool joins = std::ranges::any_of(planned->streaming.streams, [](const Stream& s) {
         return std::ranges::any_of(
@@ -446,9 +219,8 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           said.push_back({planned->region.origin, "capacity", together.error().message});
           std::set<std::string> streamed;
           for (const Stream& x : planned->streaming.streams) streamed.insert(x.axis);
-          const NodeId culprit = widest_part(graph_, planned->region, streamed);
-          if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
-          continue;  // the same reach without it
+          if (!without(widest_part(graph_, planned->region, streamed))) break;
+          continue;
         }
         // Weighing a region takes others apart, which are not weighed again.
         double apart = joins && options_.fuse && refusals ? cost_apart(root, members) : *together;
@@ -457,9 +229,8 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           said.push_back(
               {planned->region.origin, "cost",
                fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together, apart)});
-          const NodeId culprit = repeated(graph_, planned->region, planned->streaming);
-          if (culprit < 0 || culprit == root || !dropped.insert(culprit).second) break;
-          continue;  // the same reach without it
+          if (!without(repeated(graph_, planned->region, planned->streaming))) break;
+          continue;
         }
       }
       for (const CertificateEntry& e : planned->streaming.certificate.entries) {
@@ -468,7 +239,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
         said.push_back({waits ? waits->origin : planned->region.origin, "one pass", e.condition});
       }
       if (refusals && options_.fuse) refusals->insert(refusals->end(), said.begin(), said.end());
-      return Formed{std::move(*planned), std::move(members), std::move(copies)};
+      return Formed{std::move(*planned), std::move(members), std::move(copies), std::move(cuts), std::move(ended)};
     }
     if (reach <= Reach::copies) {
       previous.clear();
@@ -518,21 +289,31 @@ Result<RegionPlan> Former::run() {
       if (wider && (!chosen || std::ranges::includes(wider->members, chosen->members)) && splits_none(*wider))
         chosen = std::move(wider), refused = std::move(others);
     }
-    for (Refusal& r : refused) record(std::move(r));
+    for (const Refusal& r : refused) record(r);
     if (!chosen) {
       auto planned = plan(root, {root}, {}, ReducedAt::one_place);
       if (!planned)
         return unsupported(
             fmt::format("no region computes it: {} ({})", planned.error().refusal.reason, planned.error().refusal.law),
             graph_.node(root).name);
-      chosen = Formed{std::move(*planned), {root}, {}};
+      chosen = Formed{std::move(*planned), {root}, {}, {}, {}};
+      if (!refused.empty()) chosen->ended = {refused.back().law, refused.back().reason};
     }
     auto& [reads, writes] = formed_.emplace_back(Traffic{{}, written(root, chosen->members, chosen->copies)});
-    for (const RegionInput& i : chosen->planned.region.inputs) reads.push_back(graph_.node(i.tensor).id);
+    for (const RegionInput& i : chosen->planned.region.inputs) {
+      const NodeId id = reads.emplace_back(graph_.node(i.tensor).id);
+      if (graph_.node(id).kind != NodeKind::compute || graph_.is_output(id)) continue;
+      const auto cut = chosen->cuts.find(id);
+      const Reason& why = cut != chosen->cuts.end() ? cut->second : chosen->ended;
+      plan_out.cuts.try_emplace(i.tensor, why);
+    }
     done_.insert(writes.begin(), writes.end());
     needed_.insert(reads.begin(), reads.end());
     plan_out.regions.push_back(std::move(chosen->planned));
   }
+  for (const Graph::Output& o : graph_.outputs())
+    if (graph_.node(o.node).kind == NodeKind::compute)
+      plan_out.cuts[graph_.node(o.node).name] = {"output", "it is an output of the model"};
   if (options_.fuse) {
     const auto derive_joined = [&](Region region) -> std::expected<PlannedRegion, Refusal> {
       const NodeId root = graph_.find(region.outputs[0].tensor).value_or(-1);

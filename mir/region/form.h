@@ -36,6 +36,7 @@ struct PlannedRegion {
 struct RegionPlan {
   std::vector<PlannedRegion> regions;  ///< producers first
   std::vector<Refusal> refusals;
+  std::map<std::string, Reason> cuts;  ///< why a tensor that a region writes is in memory, by its name
 };
 
 /// Errors: only bugs of a frontend (a graph that does not verify). Every valid graph has a plan.

@@ -91,6 +91,12 @@ bool repeats_cheaply(const S& x, const std::string& axis, const std::vector<S>& 
   });
 }
 
+/// Why a value is in memory that a region could compute: the law that forbids it, in words.
+struct Reason {
+  std::string law;  ///< of the refusal; "second consumer", "epilogue", "output", "fusion off" where none was tried
+  std::string text;
+};
+
 std::string to_string(const Region& region);
 Result<Region> parse_region(std::string_view text, std::string_view place = {});
 Result<void> verify(const Region& region);

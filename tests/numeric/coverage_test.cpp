@@ -104,6 +104,12 @@ TEST_P(Coverage, IsWhatTheDocumentSays) {
   const int streamed = std::max(regions, std::min(scores, known.sites));
   for (const SemanticNode& n : model.semantic.nodes)
     EXPECT_TRUE(placed.contains(n.name)) << "'" << n.name << "' is in no region and was not folded";
+  for (const CompiledRegion& r : compiled.regions)
+    for (const RegionOutput& o : r.region.outputs) {
+      const auto why = compiled.cuts.find(o.tensor);
+      EXPECT_TRUE(why != compiled.cuts.end() && !why->second.law.empty())
+          << "no reason why '" << o.tensor << "' is in memory";
+    }
   std::map<std::string, int> laws;
   for (const Refusal& r : compiled.refusals) ++laws[r.law];
   std::vector<std::string> refused;

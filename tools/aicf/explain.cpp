@@ -100,7 +100,7 @@ Result<int> explain(const Options& given) {
       counts[t] = {{"launches", compiled.launches}, {"kernels", compiled.kernels}};
       if (first)
         report["regions"] = regions, report["refusals"] = refusals_json(compiled.refusals),
-        report["folded"] = loaded.model.folded;
+        report["written"] = written_json(compiled), report["folded"] = loaded.model.folded;
       first = false;
       if (!found) return bad_input(fmt::format("no region '{}'", options.region));
       continue;
@@ -121,6 +121,10 @@ Result<int> explain(const Options& given) {
         each([&](const CompiledRegion& r) { fmt::print("{}{}\n", attention_text(r.region), to_string(r.region)); });
         for (const Refusal& r : compiled.refusals)
           fmt::print("refused: {}: {} ({})\n", fmt::join(r.nodes, ", "), r.reason, r.law);
+        for (const CompiledRegion& r : compiled.regions)
+          for (const RegionOutput& o : r.region.outputs)
+            if (const auto why = compiled.cuts.find(o.tensor); why != compiled.cuts.end())
+              fmt::print("written: {} by {}: {} ({})\n", o.tensor, r.region.name, why->second.text, why->second.law);
       }
       if (wants("stream")) {
         heading("streaming regions");

@@ -115,6 +115,16 @@ Json refusals_json(const std::vector<Refusal>& refusals) {
   return out;
 }
 
+Json written_json(const CompiledModel& compiled) {
+  Json out = Json::array();
+  for (const CompiledRegion& r : compiled.regions)
+    for (const RegionOutput& o : r.region.outputs)
+      if (const auto why = compiled.cuts.find(o.tensor); why != compiled.cuts.end())
+        out.push_back(
+            {{"tensor", o.tensor}, {"region", r.region.name}, {"law", why->second.law}, {"reason", why->second.text}});
+  return out;
+}
+
 Json memory_json(const MemoryPlan& m) {
   Json j{{"weights", m.weights},     {"inputs_outputs", m.inputs_outputs}, {"arena", m.arena},
          {"workspace", m.workspace}, {"live_peak", m.live_peak},           {"sum_of_tensors", m.sum_of_tensors},

@@ -14,6 +14,8 @@ std::string region_line(const CompiledRegion& region);
 std::vector<std::string> materialised(const CompiledRegion& region);
 Json region_json(const CompiledRegion& region);
 Json refusals_json(const std::vector<Refusal>& refusals);
+/// Tensors that regions write, and why they are in memory.
+Json written_json(const CompiledModel& compiled);
 /// Predicted cost, split by cause, largest first.
 std::string cost_text(const PredictedCost& cost);
 /// "what was decided and why" of one schedule.

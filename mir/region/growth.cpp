@@ -1,0 +1,247 @@
+#include "mir/region/growth.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ranges>
+
+#include "mir/support/contains.h"
+
+namespace aicf {
+
+namespace {
+
+constexpr int most_nested = 8;             ///< contractions between a value and the root: no law takes as many
+constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
+
+bool transcendental(const Expr& body) {
+  bool found = false;
+  for_each(body, [&](const Expr& e) {
+    switch (e.op()) {
+      case Op::exp:
+      case Op::log:
+      case Op::erf:
+      case Op::tanh:
+      case Op::sin:
+      case Op::cos:
+      case Op::pow:
+      case Op::sqrt:
+      case Op::div:
+        if (is_float(e.type())) found = true;
+        break;
+      default:
+        break;
+    }
+  });
+  return found;
+}
+
+}  // namespace
+
+Refusal refusal(const Graph& graph, const std::set<NodeId>& members, std::string law, std::string reason) {
+  Refusal r{{}, std::move(law), std::move(reason)};
+  for (NodeId id : members)
+    for (const std::string& o : graph.node(id).origin)
+      if (!contains(r.nodes, o)) r.nodes.push_back(o);
+  return r;
+}
+
+bool Growth::same_operation(NodeId a, NodeId b) const {
+  const auto &x = graph_.node(a).origin, &y = graph_.node(b).origin;
+  return std::ranges::any_of(x, [&](const std::string& o) { return contains(y, o); });
+}
+
+bool Growth::cheap(NodeId id) const {
+  const Node& n = graph_.node(id);
+  if (n.kind != NodeKind::compute || n.reduce != ReduceOp::none || transcendental(n.body)) return false;
+  std::set<std::string> own;
+  for (const Axis& a : n.axes)
+    if (!a.extent.is_constant(1)) own.insert(a.name);
+  for (const Expr& load : loads_of(n.body)) {
+    std::set<std::string> used;
+    for (const Expr& i : load.args()) used.merge(axes_of(i));
+    std::erase_if(used, [&](const std::string& a) { return !own.contains(a); });
+    if (used.size() >= own.size()) return false;
+  }
+  return true;
+}
+
+Reason Growth::needed_outside(NodeId id) const {
+  return {"second consumer",
+          fmt::format("'{}' is also needed outside, so it is written and read back", graph_.node(id).name)};
+}
+
+// Whether a value comes of a reduction, through maps near it: then writing it is more than a copy of an input.
+bool Growth::rests_on_reduction(NodeId id) const {
+  constexpr std::size_t most_visited = 16;
+  std::vector<NodeId> visited{id};
+  for (std::size_t i = 0; i < visited.size() && visited.size() <= most_visited; ++i) {
+    if (reduces(visited[i])) return true;
+    for (const NodeId p : graph_.producers(visited[i]))
+      if (graph_.node(p).kind == NodeKind::compute && !contains(visited, p)) visited.push_back(p);
+  }
+  return false;
+}
+
+// Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction that may be
+// written as well, or a copy: computed here too).
+std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
+                              std::set<NodeId>& copies, Cuts& cuts) const {
+  std::set<NodeId> members{root};
+  std::map<NodeId, int> nested;  // contractions between a member and the root
+  int reductions = reduces(root) ? 1 : 0;
+  std::vector<NodeId> order = graph_.topological_order();
+  for (auto it = order.rbegin(); it != order.rend(); ++it) {
+    NodeId id = *it;
+    const Node& n = graph_.node(id);
+    if (id == root || n.kind != NodeKind::compute) continue;
+    if (members.size() >= most_members) break;  // what is further up is computed apart
+    if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
+    std::vector<NodeId> users = graph_.users(id);
+    bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
+    if (!wanted) continue;
+    const auto stays_outside = [&](std::string law, std::string text) { cuts[id] = {std::move(law), std::move(text)}; };
+    const bool carries = rests_on_reduction(id);
+    const auto needed_elsewhere = [&] {
+      cuts[id] = needed_outside(id);
+      if (refusals && carries) refusals->push_back(refusal(graph_, {id}, cuts[id].law, cuts[id].text));
+    };
+    if (done_.contains(id)) {
+      needed_elsewhere();
+      continue;
+    }
+    if (!fuse_ && !same_operation(id, root)) {
+      stays_outside("fusion off", "operations are computed one by one");
+      continue;
+    }
+    int& depth = nested[id];
+    for (const NodeId u : users)
+      if (const auto it = nested.find(u); it != nested.end()) depth = std::max(depth, it->second);
+    if (primitive(n) == Primitive::contract && ++depth > most_nested) {
+      stays_outside("nesting",
+                    fmt::format("more than {} contractions lie between '{}' and the result", most_nested, n.name));
+      continue;
+    }
+    const bool outside_use =
+        needed_.contains(id) || std::ranges::any_of(users, [&](NodeId u) { return !members.contains(u); });
+    // An output made of it element by element is as large: it is written anyway.
+    const auto copied = [&] {
+      return reach <= Reach::copies && !needed_.contains(id) &&
+             std::ranges::none_of(
+                 users, [&](NodeId u) { return !members.contains(u) && graph_.is_output(u) && !reduces(u); }) &&
+             copies.insert(id).second;
+    };
+    if (reduces(id)) {
+      if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
+      bool contraction = primitive(n) == Primitive::contract;
+      if (contraction && reach == Reach::cascade && reductions > 0) continue;
+      if (contraction && outside_use && !copied()) {
+        needed_elsewhere();
+        continue;
+      }
+      ++reductions;
+      members.insert(id);
+      continue;
+    }
+    if (outside_use && !cheap(id) && !copied()) {
+      needed_elsewhere();
+      continue;
+    }
+    members.insert(id);
+  }
+  prune(root, members, cuts);
+  std::erase_if(copies, [&](NodeId id) { return !members.contains(id); });
+  return members;
+}
+
+bool Growth::drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
+                              std::set<NodeId>& dropped, Cuts& cuts) const {
+  std::set<NodeId> made;
+  for (const NodeId id : graph_.topological_order())
+    if (members.contains(id) && id != root &&
+        (primitive(graph_.node(id)) == Primitive::contract ||
+         std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return made.contains(p); })))
+      made.insert(id);
+  for (const NodeId id : copies)
+    if (!made.contains(id) && dropped.insert(id).second) cuts[id] = needed_outside(id);
+  return !made.empty();
+}
+
+// A map whose values come from a reduction outside the set belongs to that reduction as its epilogue; what is upstream of
+// a dropped node goes with it. A map with transcendental work does not join a contraction that would repeat it.
+void Growth::prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const {
+  auto drop_unreachable = [&] {
+    std::set<NodeId> keep{root};
+    std::vector<NodeId> work{root};
+    while (!work.empty()) {
+      NodeId id = work.back();
+      work.pop_back();
+      for (NodeId p : graph_.producers(id))
+        if (members.contains(p) && keep.insert(p).second) work.push_back(p);
+    }
+    members = keep;
+  };
+  // Values that a reduction in the set produces, directly or through maps.
+  std::set<NodeId> from_inside;
+  for (NodeId id : graph_.topological_order()) {
+    if (!members.contains(id)) continue;
+    if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); }))
+      from_inside.insert(id);
+  }
+  // Maps that a contraction in the set reads, directly or through other maps: it would repeat their work.
+  std::set<NodeId> repeated;
+  std::vector<NodeId> order = graph_.topological_order();
+  for (NodeId id : order | std::views::reverse) {
+    if (!members.contains(id) || reduces(id) || from_inside.contains(id)) continue;
+    if (std::ranges::any_of(graph_.users(id), [&](NodeId u) {
+          return repeated.contains(u) || (members.contains(u) && primitive(graph_.node(u)) == Primitive::contract);
+        }))
+      repeated.insert(id);
+  }
+  const auto rank = [&](NodeId id) {
+    return std::ranges::count_if(graph_.node(id).axes, [](const Axis& a) { return !a.extent.is_constant(1); });
+  };
+  auto drop_with_users = [&](NodeId id) {
+    std::vector<NodeId> work{id};
+    while (!work.empty()) {
+      NodeId dropped = work.back();
+      work.pop_back();
+      members.erase(dropped);
+      cuts.try_emplace(dropped, cuts.at(id));
+      // A table that a wider map reads is written alone.
+      for (NodeId u : graph_.users(dropped))
+        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(dropped)) work.push_back(u);
+    }
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (NodeId id : std::set<NodeId>(members)) {
+      if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
+      bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
+        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
+               graph_.users(p).size() == 1 && !graph_.is_output(p) &&
+               graph_.node(p).axes.size() == graph_.node(id).axes.size();
+      });
+      bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
+        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);
+      });
+      bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) {
+        return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract;
+      });
+      const bool costly = repeated.contains(id) && transcendental(graph_.node(id).body);
+      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) || costly) {
+        const std::string& name = graph_.node(id).name;
+        cuts[id] = costly ? Reason{"recomputation",
+                                   fmt::format("a contraction would compute '{}' again for each of its results", name)}
+                          : Reason{"epilogue", fmt::format("'{}' ends the region of a reduction that it reads", name)};
+        costly ? drop_with_users(id) : void(members.erase(id));
+        drop_unreachable();
+        changed = true;
+        break;
+      }
+    }
+  }
+  drop_unreachable();
+}
+
+}  // namespace aicf

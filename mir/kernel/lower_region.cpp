@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "mir/kernel/lowering.h"
 #include "mir/support/contains.h"
@@ -435,12 +436,6 @@ Result<LoweredRegion> Lowering::run() {
 // parts in order and finishes.
 Result<LoweredRegion> Lowering::run_split() {
   if (region_.streams.size() != 1) return unsupported("only a region of one stream can be split", region_.name);
-  for (const auto* list : {&region_.streams[0].finish, &region_.epilogue})
-    for (const StepStatement& x : *list)
-      for (const StepStatement& p : region_.prologue)
-        if (x.body && depends_on_value(x.body, p.name))
-          return unsupported(fmt::format("a split stream whose finish reads '{}' of its prologue", p.name),
-                             region_.name);
   const Stream& s = region_.streams[0];
   const std::int64_t parts = schedule_.split;
   LoweredRegion out;
@@ -516,6 +511,16 @@ Result<LoweredRegion> Lowering::run_split() {
     merge.compute(loop.body, d.name, d.type, d.axes, Expr::value(own(d.name + "_merged"), d.type));
   }
   body.push_back(std::move(loop));
+  // What the finish reads of the prologue is computed here again.
+  std::vector<StepStatement> again, readers = s.finish;
+  readers.insert(readers.end(), region_.epilogue.begin(), region_.epilogue.end());
+  for (const StepStatement& p : region_.prologue | std::views::reverse) {
+    const auto reads_it = [&](const StepStatement& x) { return x.body && depends_on_value(x.body, p.name); };
+    if (p.kind == StepStatement::Kind::store || std::ranges::none_of(readers, reads_it)) continue;
+    again.insert(again.begin(), p);
+    readers.push_back(p);
+  }
+  AICF_RETURN_IF_ERROR(merge.statements(body, again, nullptr));
   AICF_RETURN_IF_ERROR(merge.statements(body, s.finish, nullptr));
   AICF_RETURN_IF_ERROR(merge.statements(body, region_.epilogue, nullptr));
   out.kernels.push_back(std::move(merge.kernel_));

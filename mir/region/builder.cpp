@@ -241,7 +241,16 @@ void Builder::place_root(const Node& root) {
     std::vector<Expr> loads;
     int steps = most_loads;
     loads_through_maps(body_at(root, own.at), false, loads, steps);
-    if (std::ranges::none_of(loads, split)) break;
+    // Rows of a result that is read at i itself would come in two parts too.
+    const auto in_parts_only = [&](const Expr& load) {
+      const auto found = merged(load);
+      return found && std::ranges::none_of(loads, [&](const Expr& other) {
+               return std::ranges::any_of(
+                   other.args(), [&](const Expr& e) { return e.op() == Op::axis && e.name() == found->first; });
+             });
+    };
+    const auto next = std::ranges::find_if(loads, in_parts_only);
+    if (next == loads.end() || !split(*next)) break;
   }
   instances_[root_] = {own};
 }
@@ -283,6 +292,11 @@ Expr Builder::clamp(const Node& node, ExprMap& at) const {
   return any;
 }
 
+// Some place counts along two axes at once.
+bool merges(const ExprMap& at) {
+  return std::ranges::any_of(at, [](const auto& place) { return axes_of(place.second).size() > 1; });
+}
+
 // Gives every member that `user` loads at distinct axes its place, and one that reduces a place for each coordinate that it
 // is loaded at; others are computed in place.
 std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& body) {
@@ -294,7 +308,9 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
     std::vector<Instance>& made = instances_[p.id];
     if (p.reduce == ReduceOp::none) {
       if (!is_whole || !made.empty()) continue;
-    } else if (reduced_at_ == ReducedAt::one_place ? !is_whole || !made.empty() : made.size() == most_instances) {
+    } else if (reduced_at_ == ReducedAt::one_place
+                   ? !is_whole || !made.empty()
+                   : made.size() == most_instances || (!is_whole && merges(wanted.at))) {
       return BuildFailure{p.id, "index maps",
                           fmt::format("'{}' reads the reduced value '{}' at {}", user.name, p.name,
                                       is_whole ? "two different coordinates" : "an index that is not a plain axis")};

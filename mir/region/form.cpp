@@ -44,7 +44,8 @@ class Former {
                                              const std::set<NodeId>& copies, ReducedAt reduced_at) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   bool splits_none(const Formed& region) const;
-  double cost_apart(NodeId root, const std::set<NodeId>& members) const;
+  bool pays(NodeId root, const Formed& region) const;
+  double cost_apart(NodeId root, const std::set<NodeId>& members, Reach from, bool* attends = nullptr) const;
   std::expected<PlannedRegion, Failure> derived(Region region, NodeId root, bool is_checked) const;
   std::string region_name(RegionKind kind);
 
@@ -149,19 +150,20 @@ std::expected<PlannedRegion, Failure> Former::derived(Region region, NodeId root
   return out;
 }
 
-// What the members cost as regions of their own, each grown without another contraction.
-double Former::cost_apart(NodeId root, const std::set<NodeId>& members) const {
+// What the members cost as regions of their own; `attends`: whether scores stay unwritten in one of them.
+double Former::cost_apart(NodeId root, const std::set<NodeId>& members, Reach from, bool* attends) const {
   double total = 0;
   std::set<NodeId> needed{root}, formed;
   std::vector<NodeId> order = graph_.topological_order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
     if (!members.contains(*it) || !needed.contains(*it) || formed.contains(*it)) continue;
-    auto f = form(*it, Reach::cascade, {&members, &formed}, nullptr);
+    auto f = form(*it, from, {&members, &formed}, nullptr);
     if (!f) return std::numeric_limits<double>::infinity();
     auto cost = options_.cost(f->planned.streaming);
     if (!cost) return std::numeric_limits<double>::infinity();
     total += *cost;
-    for (NodeId id : written(*it, f->members, {})) formed.insert(id);
+    if (attends && f->planned.region.roles) *attends = true;
+    for (NodeId id : written(*it, f->members, f->copies)) formed.insert(id);
     for (const RegionInput& i : f->planned.region.inputs) needed.insert(graph_.node(i.tensor).id);
   }
   return total;
@@ -223,7 +225,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
           continue;
         }
         // Weighing a region takes others apart, which are not weighed again.
-        double apart = joins && options_.fuse && refusals ? cost_apart(root, members) : *together;
+        double apart = joins && options_.fuse && refusals ? cost_apart(root, members, Reach::cascade) : *together;
         const double worth = planned->region.roles ? unwritten_scores : 1;
         if (apart * worth < *together) {
           said.push_back(
@@ -259,6 +261,15 @@ bool Former::splits_none(const Formed& region) const {
   });
 }
 
+// Whether computing values for each place costs no more than the regions that would write them once.
+bool Former::pays(NodeId root, const Formed& region) const {
+  if (!options_.cost) return true;
+  bool attends = false;
+  const double apart = cost_apart(root, region.members, Reach::copies, &attends);
+  const auto together = options_.cost(region.planned.streaming);
+  return together && *together <= apart * (region.planned.region.roles && !attends ? unwritten_scores : 1);
+}
+
 std::string Former::region_name(RegionKind kind) {
   return fmt::format("{}_{}", name(kind), counts_[kind]++);
 }
@@ -286,7 +297,8 @@ Result<RegionPlan> Former::run() {
     if (options_.fuse && std::ranges::find(refused, "index maps", &Refusal::law) != refused.end()) {
       std::vector<Refusal> others;
       auto wider = form(root, Reach::places, {}, &others);
-      if (wider && (!chosen || std::ranges::includes(wider->members, chosen->members)) && splits_none(*wider))
+      if (wider && (!chosen || std::ranges::includes(wider->members, chosen->members)) && splits_none(*wider) &&
+          pays(root, *wider))
         chosen = std::move(wider), refused = std::move(others);
     }
     for (const Refusal& r : refused) record(r);

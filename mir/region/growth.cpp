@@ -95,12 +95,15 @@ std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, st
     NodeId id = *it;
     const Node& n = graph_.node(id);
     if (id == root || n.kind != NodeKind::compute) continue;
-    if (members.size() >= most_members) break;  // what is further up is computed apart
     if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
     std::vector<NodeId> users = graph_.users(id);
     bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
     if (!wanted) continue;
     const auto stays_outside = [&](std::string law, std::string text) { cuts[id] = {std::move(law), std::move(text)}; };
+    if (members.size() >= most_members) {
+      stays_outside("capacity", fmt::format("a region takes at most {} operations", most_members));
+      continue;
+    }
     const bool carries = rests_on_reduction(id);
     const auto needed_elsewhere = [&] {
       cuts[id] = needed_outside(id);

@@ -1,6 +1,7 @@
 // Files of strangers: each is answered by one message that names what is wrong and where, in bounded time and memory,
 // with no device and no file outside the model's folder.
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
@@ -201,6 +202,16 @@ TEST_F(Made, FilesOutsideTheFolderStayUnread) {
   fs::copy_file(dir_.path() / "outside.bin", inside / "absent.bin");
   EXPECT_EQ(run_command({"explain", copy("external-missing.onnx"), "--stage", "summary"}).exit, 0)
       << "the file itself is fine";
+}
+
+// More operations than a region takes: what lies between two of them says so.
+TEST_F(Made, ExplainSaysWhyAChainIsCut) {
+  std::string text = "m(x: f32[n], w: f32[n]) -> y\nv0 = Mul(x, w)\n";
+  for (int i = 1; i < 700; ++i) text += fmt::format("v{} = Tanh(Add(v{}, w))\n", i, i - 1);
+  const Ended ended = run_command({"explain", write("chain.aicf", text + "y = Neg(v699)\n"), "--stage", "region"});
+  EXPECT_EQ(ended.exit, 0) << ended.err;
+  EXPECT_THAT(ended.out, HasSubstr("a region takes at most 512 operations (capacity)"));
+  EXPECT_THAT(ended.out, HasSubstr("written: y by map_2: it is an output of the model (output)"));
 }
 
 TEST_F(Made, ExplainOpensNoDevice) {

@@ -174,7 +174,7 @@ Expr fold_identities(Op op, const Expr& a, const Expr& b) {
       if (a == b) return a;
       break;
     case Op::lt:
-      if (whole && a == b) return Expr::boolean(false);
+      if (a == b) return Expr::boolean(false);  // NaN too
       break;
     case Op::le:
     case Op::eq:

@@ -51,7 +51,7 @@ class AttentionLike {
   Sketch& s_;
   int twist_;
   Dim batch_, heads_, queries_, keys_;
-  bool wild_ = false;  ///< inputs may have extremes; index masks then leave them out of k and v
+  bool wild_ = false;  ///< inputs may have extremes
   bool nonfinite_values_ = false;
   int masks_ = 0;
   Value normaliser_site_;  ///< the softmax-like operation, when there is one
@@ -149,6 +149,7 @@ Value AttentionLike::memory_like(const std::string& name, const Value& scores, D
 }
 
 Value AttentionLike::index_mask(const Value& scores) {
+  s_.leaves_keys_out();
   const Value q = s_.unsqueeze(s_.positions(scores, -2), 1);  // [Q, 1]
   const Value k = s_.positions(scores, -1);                   // [KV]
   const auto number = [&](std::int64_t n) { return s_.constant(static_cast<double>(n), DType::i64); };

@@ -28,6 +28,8 @@ struct Generated {
   std::vector<std::pair<std::string, std::string>> sites;
   std::string data = {};       ///< what is special in the inputs, for messages
   bool infinite_data = false;  ///< an infinity in what is no mask
+  std::vector<std::string> nan_inputs = {};
+  bool index_mask = false;  ///< keys may be left out unread (README, documented choices)
 };
 
 /// Families take turns by index.

@@ -19,16 +19,26 @@ namespace aicf::generate {
 /// sum may be taken of squares without a factor that keeps them small), or an exponential that of f64, and that changes an
 /// element to or from NaN or infinity, the element is undetermined.
 struct Reference {
-  NamedTensors values;                                       ///< f64, by output name
-  NamedTensors uncertainty;                                  ///< f64; NaN where undetermined
-  std::int64_t elements = 0, undetermined = 0, widened = 0;  ///< widened: allowed more than 3 times the plain tolerance
+  NamedTensors values;       ///< f64, by output name
+  NamedTensors uncertainty;  ///< f64; NaN where undetermined
+  double undetermined = 0,
+         widened = 0;  ///< parts of all elements; widened: allowed more than 3 times the plain tolerance
 };
 Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols);
 
+/// What a fused plan may give in place of the literal value (README, documented choices).
+struct Leeway {
+  /// What is NaN or infinite is not compared: derived sums meet inf - inf at other places.
+  bool infinite_data = false;
+  /// By output name, the value without the NaN of keys that a mask excludes; empty: they come back. Where the literal
+  /// value is NaN, this one is right too.
+  NamedTensors unread = {};
+};
+Result<Leeway> leeway_of(const Generated& generated, const Model& model, const numeric::Sizes& symbols);
+
 /// "" when `actual` is right: NaN and infinities at the same places, else
-/// |error| ≤ 1e-5 + 1e-4 |expected| + 4 · uncertainty. Otherwise the worst element. `infinite_data`: what is NaN
-/// or infinite is not compared, since derived sums meet inf - inf at other places (README, documented choices).
-std::string difference(const NamedTensors& actual, const Reference& expected, bool infinite_data);
+/// |error| ≤ 1e-5 + 1e-4 |expected| + 4 · uncertainty. Otherwise the worst element.
+std::string difference(const NamedTensors& actual, const Reference& expected, const Leeway& leeway);
 
 /// Runs a model compiled without binaries on the kernel interpreter.
 Result<NamedTensors> interpret(const Model& model, const CompiledModel& compiled, const NamedTensors& inputs,

@@ -64,6 +64,7 @@ Value Sketch::input(const std::string& name, std::vector<Dim> dims, numeric::Dat
   made_.inputs[name] = numeric::make(data, type, shape, static_cast<unsigned>(random_()));
   made_.infinite_data |= data == numeric::Data::infinity || data == numeric::Data::minus_infinity ||
                          data == numeric::Data::minus_infinity_rows;
+  if (data == numeric::Data::nan) made_.nan_inputs.push_back(name);
   return {name, std::move(dims), type};
 }
 

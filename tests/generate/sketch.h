@@ -80,6 +80,7 @@ class Sketch {
 
   void output(const Value& x);
   void site(const Value& weights, const Value& product) { made_.sites.emplace_back(weights.name, product.name); }
+  void leaves_keys_out() { made_.index_mask = true; }
   void note(const std::string& text) { made_.data += made_.data.empty() ? text : ", " + text; }
   Generated finish(Family family);
 

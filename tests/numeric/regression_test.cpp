@@ -156,6 +156,13 @@ a = Div(x, 0.0)
 b = Div(0.0, x)
 c = Mul(x, 0.0)
 )"},
+    // Drivers decide x < x, and fold a product with the 0 that is left; x is NaN where values are negative.
+    {"times_a_decided_choice", R"(g(x: f32[9]) -> a, b, c
+r = Sqrt(x)
+a = Mul(r, Where(Less(r, r), r, 0.0))
+b = Mul(r, Cast(Greater(r, r), to=1))
+c = Where(Equal(r, r), 1.0, Where(LessOrEqual(r, r), 2.0, 3.0))
+)"},
 };
 
 // Deterministic values in [-2, 2] with a zero among them.

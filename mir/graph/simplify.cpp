@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "mir/support/contains.h"
 #include "mir/support/expr_extents.h"
 
 namespace aicf {
@@ -63,7 +64,7 @@ class Simplifier {
       absorb_moves();
       merge_equal_nodes();
       const int live = live_nodes();
-      graph_.remove_unused();
+      remove_unused();
       changes_ += live - live_nodes();
       if (changes_ == before) return changes_;
     }
@@ -101,7 +102,36 @@ class Simplifier {
       }
       node.body = simplify_over(rewrite(node.body, substitute), extents, node.ranges());
       merge_origin(node.origin, absorbed);
+      const std::vector<NodeId> before = graph_.producers(id);
       replace_if_changed(id, std::move(node));
+      for (const NodeId p : before)
+        if (!contains(graph_.producers(id), p)) left_[p].push_back(id);
+    }
+  }
+
+  /// What nobody reads any more counts to the nodes that read it before (a branch of a select that folded).
+  void remove_unused() {
+    std::map<NodeId, std::vector<NodeId>> readers = std::move(left_);
+    left_.clear();
+    for (const NodeId id : graph_.topological_order())
+      for (const NodeId p : graph_.producers(id)) readers[p].push_back(id);
+    graph_.remove_unused();
+    for (auto& [id, by] : readers) {
+      if (!graph_.node(id).dead) continue;
+      std::set<NodeId> seen;
+      while (!by.empty()) {
+        const NodeId reader = by.back();
+        by.pop_back();
+        if (!seen.insert(reader).second) continue;
+        if (graph_.node(reader).dead) {
+          const auto& next = readers[reader];
+          by.insert(by.end(), next.begin(), next.end());
+          continue;
+        }
+        Node changed = graph_.node(reader);
+        merge_origin(changed.origin, graph_.node(id).origin);
+        graph_.replace(reader, std::move(changed));
+      }
     }
   }
 
@@ -190,6 +220,7 @@ class Simplifier {
 
   Graph& graph_;
   int changes_ = 0;
+  std::map<NodeId, std::vector<NodeId>> left_;  ///< those that stopped reading a node in this round
 };
 
 }  // namespace

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -46,7 +48,7 @@ class Counter {
   std::map<std::string, std::int64_t> bindings_;
   ExprMap integers_;                                  ///< integer variables by definition
   std::map<std::pair<Expr, int>, Pattern> patterns_;  ///< by index without its constant, and width
-  std::vector<std::int64_t> samples_{0};              ///< work items that stand for all
+  std::vector<std::int64_t> samples_;                 ///< work items that stand for all
   StaticCounts out_;
   std::array<double*, operations> operations_{};  ///< in out_
 };
@@ -97,14 +99,18 @@ Counter::Pattern Counter::find_pattern(const Expr& index, int width) {
 // Average trip count over the sampled work items.
 double Counter::trips(const ThreadStatement& loop) {
   double sum = 0;
-  for (std::int64_t item : samples_) {
+  const Expr first = substitute_values(loop.begin, integers_), last = substitute_values(loop.end, integers_);
+  const std::string id = "workgroup";
+  const bool alike = !symbols_of(first).contains(id) && !symbols_of(last).contains(id);
+  const std::size_t taken = alike ? 1 : samples_.size();
+  for (const std::int64_t item : std::span(samples_).first(taken)) {
     bindings_["workgroup"] = item;
-    std::int64_t begin = evaluate(loop.begin, 0), end = evaluate(loop.end, 64),
+    std::int64_t begin = evaluate(first, 0), end = evaluate(last, 64),
                  step = std::max<std::int64_t>(1, evaluate(loop.step, 1));
     sum += static_cast<double>(std::max<std::int64_t>(0, (end - begin + step - 1) / step));
   }
   bindings_["workgroup"] = 0;
-  return sum / static_cast<double>(samples_.size());
+  return sum / static_cast<double>(taken);
 }
 
 void Counter::expression(const Expr& e, double times) {
@@ -278,8 +284,15 @@ StaticCounts Counter::run() {
   for (const SharedArray& a : program_.shared)
     out_.shared_bytes = std::max<std::int64_t>(
         out_.shared_bytes, a.byte_offset + a.elements * static_cast<std::int64_t>(device_size(a.type)));
-  for (std::int64_t item : {items / 2, items - 1})
-    if (item > samples_.back()) samples_.push_back(item);
+  // One of each part of the grid, at another place in each: grids take the blocks of an axis in turns from both ends.
+  constexpr std::int64_t most_samples = 16;
+  const std::int64_t parts = std::clamp<std::int64_t>(items, 1, most_samples);
+  samples_.clear();
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const double place = static_cast<double>(i) * 0.6180339887;  // the golden section spreads evenly
+    samples_.push_back(static_cast<std::int64_t>((static_cast<double>(i) + place - std::floor(place)) *
+                                                 static_cast<double>(items) / static_cast<double>(parts)));
+  }
   walk(program_.body, 1.0);
   for (const KernelBuffer& b : program_.buffers) {
     double elements = 1;

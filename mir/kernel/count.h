@@ -12,8 +12,7 @@
 
 namespace aicf {
 
-/// Counts per subgroup of an average work item, multiplied by trip counts (sampled over the first, middle and last work
-/// item). Keys:
+/// Counts per subgroup of an average work item, multiplied by trip counts (sampled over the grid). Keys:
 ///   load.uniform|contiguous|strided.w1|w2|w4, store.….w…      global accesses by address pattern over the lanes
 ///   shared_load.w…, shared_store.w…, shuffle.constant|xor|dynamic, barrier, iteration (of loops)
 ///   op.add, op.mul, op.exp (exp, log, tanh, erf, pow, sin, cos), op.div (div, reciprocal, sqrt), op.select (compare,

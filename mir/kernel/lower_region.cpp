@@ -377,7 +377,9 @@ Expr Lowering::grid_bases(Expr id) {
     Expr digit = outermost ? floordiv(id, count) : mod(floordiv(id, count), blocks);
     // What a mask leaves to a block grows or shrinks along the axis: neighbours in the grid come from both ends, so that
     // each contiguous part of it is the same work.
-    const auto uneven = [&](const Stream& s) { return s.skip && axes_of(s.skip).contains(*axis); };
+    const auto uneven = [&](const Stream& s) {
+      return (s.skip && axes_of(s.skip).contains(*axis)) || (s.defer && axes_of(s.defer).contains(*axis));
+    };
     if (std::ranges::any_of(region_.streams, uneven)) {
       const Expr half = floordiv(digit, Expr(2));
       digit = Expr::select(equal(mod(digit, Expr(2)), Expr(0)), half, blocks - Expr(1) - half);

@@ -1,6 +1,7 @@
 // Tiles that masks leave to run, against those that hold a kept key by brute force; results on a device against float64.
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -76,6 +77,7 @@ TEST_P(MaskedTiles, AreThoseOfTheMask) {
     const Sizes sizes{{"head", 4}, {"q", queries}, {"kv", keys}};
     CompileOptions options;
     options.schedule.size_hints = sizes;
+    if (queries != keys) options.schedule.forced["split"] = "1";  // parts of a split do not defer
     NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, target, options));
     const auto region =
         std::ranges::find_if(compiled.regions, [](const CompiledRegion& r) { return r.region.roles.has_value(); });
@@ -105,6 +107,42 @@ TEST_P(MaskedTiles, AreThoseOfTheMask) {
     if (std::string(GetParam().mask.name) == "causal" && queries == keys) {
       EXPECT_LE(steps[0].run, 0.55 * steps[0].whole);
     }
+  }
+}
+
+// Threads that take contiguous parts of a grid (lavapipe's do) finish together.
+TEST_P(MaskedTiles, AreTheSameInEachPartOfTheGrid) {
+  NUMERIC_TRY(const Model model, model_of(GetParam(), 64));
+  NUMERIC_TRY(const Target target, find_target(GetParam().target));
+  for (const int heads : {1, 3}) {
+    SCOPED_TRACE(fmt::format("{} heads", heads));
+    Sizes sizes{{"head", heads}, {"q", 4096}, {"kv", 4096}};
+    CompileOptions options;
+    options.schedule.size_hints = sizes;
+    NUMERIC_TRY(const CompiledModel compiled, compile(model.graph, model.constants, target, options));
+    const auto region =
+        std::ranges::find_if(compiled.regions, [](const CompiledRegion& r) { return r.region.roles.has_value(); });
+    ASSERT_NE(region, compiled.regions.end());
+    const StreamingRegion& streaming = region->chosen.scheduled.region;
+    const Kernel& kernel = region->chosen.lowered.kernels.front();
+    const auto rows = std::ranges::find_if(
+        streaming.parallel, [&](const std::string& a) { return streaming.axis(a).extent == Expr::symbol("q"); });
+    ASSERT_NE(rows, streaming.parallel.end());
+    const std::int64_t tile = tile_extent(region->chosen.scheduled.schedule, *rows);
+    NUMERIC_TRY(const std::int64_t items, evaluate_int(kernel.workgroups, sizes));
+    constexpr std::int64_t parts = 4;
+    std::map<std::int64_t, double> kept;  // elements, by first row of a block
+    std::vector<double> work(parts);
+    for (sizes["workgroup"] = 0; sizes["workgroup"] < items; ++sizes["workgroup"]) {
+      NUMERIC_TRY(const std::int64_t first, evaluate_int(kernel.bases.at(*rows), sizes));
+      const auto [block, is_new] = kept.try_emplace(first);
+      for (std::int64_t i = first; is_new && i < std::min<std::int64_t>(first + tile, 4096); ++i)
+        for (std::int64_t j = 0; j < 4096; ++j) block->second += GetParam().mask.kept(i, j, 4096, 4096);
+      work[static_cast<std::size_t>(sizes["workgroup"] * parts / items)] += block->second;
+    }
+    EXPECT_EQ(kept.size(), static_cast<std::size_t>((4096 + tile - 1) / tile));
+    const auto [least, most] = std::ranges::minmax(work);
+    EXPECT_LE(most, 1.1 * least) << fmt::format("{} work items of {} rows: {}", items, tile, fmt::join(work, ", "));
   }
 }
 

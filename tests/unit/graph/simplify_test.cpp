@@ -57,6 +57,22 @@ output   y as "y"
 )");
 }
 
+TEST(Simplify, WhatNobodyReadsAnyMoreCountsToWhatReadIt) {
+  EXPECT_EQ(simplified(R"(
+input x: f32[s]
+n: f32[i=s] = exp(x[i])   # from Exp_0
+d: f32[i=s] = n[i] + 1.0   # from Add_1
+m: f32[i=s] = d[i]   # from Identity_2
+c: bool[i=s] = m[i] < d[i]   # from Less_3
+y: f32[i=s] = where(c[i], n[i], 1.0) * x[i]   # from Where_4
+output y as "y"
+)"),
+            R"(input    x: f32[s]
+y: f32[i=s] = x[i]   # from Where_4, Less_3, Identity_2, Exp_0, Add_1
+output   y as "y"
+)");
+}
+
 TEST(Simplify, SymbolicExtentsDecideDivisions) {
   // A mask that is flattened and gathered at batch · seq + key; the second gather leaves its row and keeps its division.
   EXPECT_EQ(simplified(R"(

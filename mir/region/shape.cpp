@@ -28,6 +28,28 @@ NodeId narrowest(const Graph& graph, const Region& region, const std::set<std::s
   return -1;
 }
 
+// A contraction that lacks an axis of the rows, which every result of the stream has (a projection of the keys): it would be
+// computed again for each block of them, so one work item would hold them all.
+NodeId same_for_rows(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
+  const auto is_streamed = [&](const std::string& a) { return streamed.contains(a); };
+  std::optional<std::set<std::string>> rows;
+  for (const Statement& s : region.statements) {
+    if (std::ranges::none_of(s.over, is_streamed)) continue;
+    if (!rows) rows.emplace(s.axes.begin(), s.axes.end());
+    std::erase_if(*rows, [&](const std::string& a) { return !contains(s.axes, a); });
+  }
+  if (!rows) return -1;
+  for (const Statement& s : region.statements) {
+    if (s.over.empty() || std::ranges::any_of(s.over, is_streamed)) continue;
+    const auto lacks = [&](const std::string& a) {
+      return !contains(s.axes, a) && !region.axis(a).extent.is_constant(1);
+    };
+    if (std::ranges::any_of(*rows, lacks) && std::ranges::any_of(s.axes, is_streamed))
+      return graph.find(s.node).value_or(-1);
+  }
+  return -1;
+}
+
 // A reduction that no stream has a part in (a projection of the queries): its operands are held whole.
 NodeId outside_streams(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   const auto is_streamed = [&](const std::string& a) { return streamed.contains(a); };
@@ -41,8 +63,9 @@ NodeId outside_streams(const Graph& graph, const Region& region, const std::set<
 
 NodeId widest_part(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   if (streamed.empty()) return -1;
-  const NodeId narrow = narrowest(graph, region, streamed);
-  return narrow >= 0 || !region.roles ? narrow : outside_streams(graph, region, streamed);
+  if (const NodeId narrow = narrowest(graph, region, streamed); narrow >= 0) return narrow;
+  if (const NodeId same = same_for_rows(graph, region, streamed); same >= 0) return same;
+  return region.roles ? outside_streams(graph, region, streamed) : -1;
 }
 
 std::optional<Failure> check_shape(const Graph& graph, const Region& region, const StreamingRegion& streaming,

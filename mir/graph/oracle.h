@@ -14,7 +14,7 @@ namespace aicf {
 /// round only at (f16 and bf16 count as f32 except at cast; f64 never rounds)
 ///   * cast: to the target type itself, so a value beyond f16 becomes infinite there; a float that is cast to an integer
 ///     is rounded to f32 first, so what is whole in f32 is not truncated to the number below;
-///   * add and sub where an operand is ≤ −1e4, and select where the chosen value is;
+///   * add and sub where an operand is ≤ −1e4, sub of one ≥ 1e4, and select where the chosen value is ≤ −1e4;
 ///   * log of a value in [0, 1]: the value and its logarithm, so a probability below f32 gives −inf.
 /// (design.md, "Literal meaning".) Loads behind a select happen only where chosen. Division of an integer by 0 gives 0.
 ///

@@ -147,8 +147,9 @@ void real_lanes(const Instruction& i, int n, const double* a, const double* b, d
                   [](double x, double y) { return (x <= sentinel) | (y <= sentinel) ? narrow(x + y) : x + y; });
     case Op::sub:
       if (!rounding) return each(n, a, b, out, [](double x, double y) { return x - y; });
-      return each(n, a, b, out,
-                  [](double x, double y) { return (x <= sentinel) | (y <= sentinel) ? narrow(x - y) : x - y; });
+      return each(n, a, b, out, [](double x, double y) {
+        return (x <= sentinel) | (y <= sentinel) | (y >= -sentinel) ? narrow(x - y) : x - y;
+      });
     case Op::mul:
       return each(n, a, b, out, [](double x, double y) { return x * y; });
     case Op::div:

@@ -328,7 +328,7 @@ void Lowering::reduce(KernelBody& body, const std::string& name, ReduceOp reduce
     KernelOp start;
     start.kind = KernelOp::Kind::compute;
     start.tile = part;
-    start.expr = neutral(reduce_op, type);
+    start.expr = in_device_range(neutral(reduce_op, type));
     body.push_back(start);
     op.tile = part;
     body.push_back(op);

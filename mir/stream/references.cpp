@@ -142,7 +142,10 @@ int PassStates::family(const Expr& x, int exponential_index, const std::vector<s
   // A pivot is read at the first coordinate alone, so x must not need an inner reduction there.
   if (values_of(canonical).empty()) {
     f.pivot = names_.fresh(f.name + "_pivot");
-    add_state(f.pivot, type, state_axes(x, over), ReduceOp::first);
+    // Rows of the weights, which say whether one has been seen, are its rows too.
+    const Expr rows =
+        exponential_index < 0 ? x : x + exponentials_[static_cast<std::size_t>(exponential_index)].shifted;
+    add_state(f.pivot, type, state_axes(rows, over), ReduceOp::first);
     add_update(f.pivot, Expr::select(is_finite(x), x, zero), over);
   }
   f.y = f.pivot.empty() ? x : add_local(f.name + "_offset", x - Expr::value(f.pivot, type));

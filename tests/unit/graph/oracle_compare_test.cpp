@@ -69,7 +69,8 @@ class PlainLoops {
     env.round = [](const Expr& node, std::span<const double> args, double result) -> double {
       const bool narrow = is_float(node.type()) && node.type() != DType::f64;
       const auto sentinel = [](double x) { return x <= -1e4; };
-      if (narrow && (node.op() == Op::add || node.op() == Op::sub) && (sentinel(args[0]) || sentinel(args[1]))) {
+      if (narrow && (node.op() == Op::add || node.op() == Op::sub) &&
+          (sentinel(args[0]) || sentinel(args[1]) || (node.op() == Op::sub && sentinel(-args[1])))) {
         return static_cast<float>(result);
       }
       if (narrow && node.op() == Op::select && sentinel(result)) return static_cast<float>(result);

@@ -200,6 +200,7 @@ TEST(Oracle, SumsWithSentinelsRound) {
   EXPECT_THAT(eval("x[i] + m[i]"), ElementsAre(-1e9, -70, 1.0 - 9999));
   EXPECT_THAT(eval("m[i] - x[i]"), ElementsAre(-1e9, 70, -1.0 - 9999));
   EXPECT_THAT(eval("x[i] + -1e9"), ElementsAre(-1e9, -1000000064, -1e9));
+  EXPECT_THAT(eval("x[i] - (0.0 - m[i])"), ElementsAre(-1e9, -70, 1.0 - 9999));
   EXPECT_THAT(eval("f64(x[i]) + -1e9", "f64"), ElementsAre(x0 - 1e9, -1e9 - 70, 1 - 1e9));
   EXPECT_THAT(eval("f16(x[i]) + -10000.0", "f16"), ElementsAre(static_cast<float>(3.30078125 - 1e4), -10070, -9999));
   // A select rounds what it chooses, and only if that is a sentinel.

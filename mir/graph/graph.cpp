@@ -215,6 +215,7 @@ struct Graph::Impl {
   std::vector<Output> outputs;
   std::set<NodeId> output_nodes;
   std::vector<NodeId> order;        // topological_order(), empty until it is asked for after a change
+  std::vector<std::size_t> places;  // in it, by id
   std::map<std::string, int> next;  // suffix to try for a name that is taken
 
   Node& at(NodeId id) {
@@ -362,12 +363,30 @@ std::vector<NodeId> Graph::topological_order() const {
   }
   AICF_CHECK(order.size() == live, "the graph has a cycle");
   impl_->order = order;
+  impl_->places.resize(impl_->nodes.size());
+  for (std::size_t i = 0; i < order.size(); ++i) impl_->places[static_cast<std::size_t>(order[i])] = i;
+  return order;
+}
+
+std::size_t Graph::position(NodeId id) const {
+  if (impl_->order.empty()) topological_order();
+  AICF_CHECK(!impl_->at(id).dead, "a removed node has no place in the order");
+  return impl_->places[static_cast<std::size_t>(id)];
+}
+
+std::vector<NodeId> Graph::topological_order(const std::set<NodeId>& of) const {
+  std::vector<NodeId> order(of.begin(), of.end());
+  std::ranges::sort(order, {}, [&](NodeId id) { return position(id); });
   return order;
 }
 
 std::vector<NodeId> Graph::producers(NodeId id) const {
+  impl_->at(id);
   std::vector<NodeId> result;
-  for (const std::string& producer : loaded_names(impl_->at(id))) result.push_back(impl_->by_name.at(producer));
+  // Edges stand in the order in which connect() made them: of first loads.
+  const auto [begin, end] = boost::in_edges(static_cast<std::size_t>(id), impl_->structure);
+  for (auto edge = begin; edge != end; ++edge)
+    result.push_back(static_cast<NodeId>(boost::source(*edge, impl_->structure)));
   return result;
 }
 

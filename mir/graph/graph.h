@@ -26,6 +26,7 @@
 // dead and its id never reused, compact() renumbers at the end of a pass.
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -112,8 +113,10 @@ class Graph {
   const Node& node(NodeId id) const;
   const Node& node(const std::string& name) const;
   std::optional<NodeId> find(const std::string& name) const;
-  int size() const;                                ///< ids are in [0, size)
-  std::vector<NodeId> topological_order() const;   ///< live nodes, producers first; stable
+  int size() const;                               ///< ids are in [0, size)
+  std::vector<NodeId> topological_order() const;  ///< live nodes, producers first; stable
+  std::vector<NodeId> topological_order(const std::set<NodeId>& of) const;
+  std::size_t position(NodeId id) const;           ///< of a live node in topological_order()
   std::vector<NodeId> producers(NodeId id) const;  ///< distinct, in order of first load
   std::vector<NodeId> users(NodeId id) const;      ///< distinct
   bool reaches(NodeId from, NodeId to) const;      ///< a path of uses from → to; true for from == to

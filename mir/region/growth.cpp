@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <queue>
 #include <ranges>
 
 #include "mir/support/contains.h"
@@ -36,6 +37,29 @@ bool transcendental(const Expr& body) {
   return found;
 }
 
+/// Only index arithmetic and loads of tensors much smaller than the node.
+bool is_cheap(const Node& n) {
+  if (n.kind != NodeKind::compute || n.reduce != ReduceOp::none || transcendental(n.body)) return false;
+  std::set<std::string> own;
+  for (const Axis& a : n.axes)
+    if (!a.extent.is_constant(1)) own.insert(a.name);
+  for (const Expr& load : loads_of(n.body)) {
+    std::set<std::string> used;
+    for (const Expr& i : load.args()) used.merge(axes_of(i));
+    std::erase_if(used, [&](const std::string& a) { return !own.contains(a); });
+    if (used.size() >= own.size()) return false;
+  }
+  return true;
+}
+
+/// What `find` says of the node, which is asked once.
+template <class Find>
+bool once(std::map<NodeId, bool>& known, NodeId id, const Find& find) {
+  const auto [entry, is_new] = known.try_emplace(id);
+  if (is_new) entry->second = find();
+  return entry->second;
+}
+
 }  // namespace
 
 Refusal refusal(const Graph& graph, const std::set<NodeId>& members, std::string law, std::string reason) {
@@ -52,18 +76,11 @@ bool Growth::same_operation(NodeId a, NodeId b) const {
 }
 
 bool Growth::cheap(NodeId id) const {
-  const Node& n = graph_.node(id);
-  if (n.kind != NodeKind::compute || n.reduce != ReduceOp::none || transcendental(n.body)) return false;
-  std::set<std::string> own;
-  for (const Axis& a : n.axes)
-    if (!a.extent.is_constant(1)) own.insert(a.name);
-  for (const Expr& load : loads_of(n.body)) {
-    std::set<std::string> used;
-    for (const Expr& i : load.args()) used.merge(axes_of(i));
-    std::erase_if(used, [&](const std::string& a) { return !own.contains(a); });
-    if (used.size() >= own.size()) return false;
-  }
-  return true;
+  return once(cheap_, id, [&] { return is_cheap(graph_.node(id)); });
+}
+
+bool Growth::contracts(NodeId id) const {
+  return once(contracts_, id, [&] { return primitive(graph_.node(id)) == Primitive::contract; });
 }
 
 Reason Growth::needed_outside(NodeId id) const {
@@ -74,31 +91,37 @@ Reason Growth::needed_outside(NodeId id) const {
 // Whether a value comes of a reduction, through maps near it: then writing it is more than a copy of an input.
 bool Growth::rests_on_reduction(NodeId id) const {
   constexpr std::size_t most_visited = 16;
-  std::vector<NodeId> visited{id};
-  for (std::size_t i = 0; i < visited.size() && visited.size() <= most_visited; ++i) {
-    if (reduces(visited[i])) return true;
-    for (const NodeId p : graph_.producers(visited[i]))
-      if (graph_.node(p).kind == NodeKind::compute && !contains(visited, p)) visited.push_back(p);
-  }
-  return false;
+  return once(rests_on_reduction_, id, [&] {
+    std::vector<NodeId> visited{id};
+    for (std::size_t i = 0; i < visited.size() && visited.size() <= most_visited; ++i) {
+      if (reduces(visited[i])) return true;
+      for (const NodeId p : graph_.producers(visited[i]))
+        if (graph_.node(p).kind == NodeKind::compute && !contains(visited, p)) visited.push_back(p);
+    }
+    return false;
+  });
 }
 
 // Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction that may be
 // written as well, or a copy: computed here too).
 std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
                               std::set<NodeId>& copies, Cuts& cuts) const {
-  std::set<NodeId> members{root};
+  std::set<NodeId> members;
+  std::priority_queue<std::pair<std::size_t, NodeId>> read;  // by members, the last in the order first
+  const auto take = [&](NodeId id) {
+    members.insert(id);
+    for (const NodeId p : graph_.producers(id)) read.emplace(graph_.position(p), p);
+  };
+  take(root);
   std::map<NodeId, int> nested;  // contractions between a member and the root
   int reductions = reduces(root) ? 1 : 0;
-  std::vector<NodeId> order = graph_.topological_order();
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    NodeId id = *it;
+  while (!read.empty()) {
+    const NodeId id = read.top().second;
+    while (!read.empty() && read.top().second == id) read.pop();
     const Node& n = graph_.node(id);
-    if (id == root || n.kind != NodeKind::compute) continue;
+    if (n.kind != NodeKind::compute) continue;
     if ((bounds.within && !bounds.within->contains(id)) || (bounds.without && bounds.without->contains(id))) continue;
-    std::vector<NodeId> users = graph_.users(id);
-    bool wanted = std::ranges::any_of(users, [&](NodeId u) { return members.contains(u); });
-    if (!wanted) continue;
+    const std::vector<NodeId> users = graph_.users(id);
     const auto stays_outside = [&](std::string law, std::string text) { cuts[id] = {std::move(law), std::move(text)}; };
     if (members.size() >= most_members) {
       stays_outside("capacity", fmt::format("a region takes at most {} operations", most_members));
@@ -120,7 +143,7 @@ std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, st
     int& depth = nested[id];
     for (const NodeId u : users)
       if (const auto it = nested.find(u); it != nested.end()) depth = std::max(depth, it->second);
-    if (primitive(n) == Primitive::contract && ++depth > most_nested) {
+    if (contracts(id) && ++depth > most_nested) {
       stays_outside("nesting",
                     fmt::format("more than {} contractions lie between '{}' and the result", most_nested, n.name));
       continue;
@@ -136,21 +159,21 @@ std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, st
     };
     if (reduces(id)) {
       if (reach == Reach::maps || (reach == Reach::single && reductions > 0)) continue;
-      bool contraction = primitive(n) == Primitive::contract;
+      const bool contraction = contracts(id);
       if (contraction && reach == Reach::cascade && reductions > 0) continue;
       if (contraction && outside_use && !copied()) {
         needed_elsewhere();
         continue;
       }
       ++reductions;
-      members.insert(id);
+      take(id);
       continue;
     }
     if (outside_use && !cheap(id) && !copied()) {
       needed_elsewhere();
       continue;
     }
-    members.insert(id);
+    take(id);
   }
   prune(root, members, cuts);
   std::erase_if(copies, [&](NodeId id) { return !members.contains(id); });
@@ -160,10 +183,9 @@ std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, st
 bool Growth::drop_idle_copies(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies,
                               std::set<NodeId>& dropped, Cuts& cuts) const {
   std::set<NodeId> made;
-  for (const NodeId id : graph_.topological_order())
-    if (members.contains(id) && id != root &&
-        (primitive(graph_.node(id)) == Primitive::contract ||
-         std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return made.contains(p); })))
+  for (const NodeId id : graph_.topological_order(members))
+    if (id != root &&
+        (contracts(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return made.contains(p); })))
       made.insert(id);
   for (const NodeId id : copies)
     if (!made.contains(id) && dropped.insert(id).second) cuts[id] = needed_outside(id);
@@ -173,78 +195,73 @@ bool Growth::drop_idle_copies(NodeId root, const std::set<NodeId>& members, cons
 // A map whose values come from a reduction outside the set belongs to that reduction as its epilogue; what is upstream of
 // a dropped node goes with it. A map with transcendental work does not join a contraction that would repeat it.
 void Growth::prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const {
-  auto drop_unreachable = [&] {
-    std::set<NodeId> keep{root};
-    std::vector<NodeId> work{root};
-    while (!work.empty()) {
-      NodeId id = work.back();
-      work.pop_back();
-      for (NodeId p : graph_.producers(id))
-        if (members.contains(p) && keep.insert(p).second) work.push_back(p);
-    }
-    members = keep;
-  };
   // Values that a reduction in the set produces, directly or through maps.
   std::set<NodeId> from_inside;
-  for (NodeId id : graph_.topological_order()) {
-    if (!members.contains(id)) continue;
+  const std::vector<NodeId> order = graph_.topological_order(members);
+  for (NodeId id : order) {
     if (reduces(id) || std::ranges::any_of(graph_.producers(id), [&](NodeId p) { return from_inside.contains(p); }))
       from_inside.insert(id);
   }
   // Maps that a contraction in the set reads, directly or through other maps: it would repeat their work.
   std::set<NodeId> repeated;
-  std::vector<NodeId> order = graph_.topological_order();
   for (NodeId id : order | std::views::reverse) {
-    if (!members.contains(id) || reduces(id) || from_inside.contains(id)) continue;
-    if (std::ranges::any_of(graph_.users(id), [&](NodeId u) {
-          return repeated.contains(u) || (members.contains(u) && primitive(graph_.node(u)) == Primitive::contract);
-        }))
+    if (reduces(id) || from_inside.contains(id)) continue;
+    if (std::ranges::any_of(graph_.users(id),
+                            [&](NodeId u) { return repeated.contains(u) || (members.contains(u) && contracts(u)); }))
       repeated.insert(id);
   }
   const auto rank = [&](NodeId id) {
     return std::ranges::count_if(graph_.node(id).axes, [](const Axis& a) { return !a.extent.is_constant(1); });
   };
-  auto drop_with_users = [&](NodeId id) {
-    std::vector<NodeId> work{id};
-    while (!work.empty()) {
-      NodeId dropped = work.back();
+  std::set<NodeId> open(members);  // what may have to go, by id
+  // With a node goes what only it reads; what reads it may have to go now too.
+  const auto drop = [&](NodeId id) {
+    for (std::vector<NodeId> work{id}; !work.empty();) {
+      const NodeId dropped = work.back();
       work.pop_back();
-      members.erase(dropped);
-      cuts.try_emplace(dropped, cuts.at(id));
-      // A table that a wider map reads is written alone.
-      for (NodeId u : graph_.users(dropped))
-        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(dropped)) work.push_back(u);
+      members.erase(dropped), open.erase(dropped);
+      for (const NodeId u : graph_.users(dropped))
+        if (members.contains(u)) open.insert(u);
+      for (const NodeId p : graph_.producers(dropped))
+        if (p != root && members.contains(p) &&
+            std::ranges::none_of(graph_.users(p), [&](NodeId u) { return members.contains(u); }))
+          work.push_back(p);
     }
   };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (NodeId id : std::set<NodeId>(members)) {
-      if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
-      bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
-               graph_.users(p).size() == 1 && !graph_.is_output(p) &&
-               graph_.node(p).axes.size() == graph_.node(id).axes.size();
-      });
-      bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-        return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);
-      });
-      bool contraction_reads = std::ranges::any_of(graph_.users(id), [&](NodeId u) {
-        return members.contains(u) && primitive(graph_.node(u)) == Primitive::contract;
-      });
-      const bool costly = repeated.contains(id) && transcendental(graph_.node(id).body);
-      if (epilogue_elsewhere || (fed_by_epilogue && contraction_reads) || costly) {
-        const std::string& name = graph_.node(id).name;
-        cuts[id] = costly ? Reason{"recomputation",
-                                   fmt::format("a contraction would compute '{}' again for each of its results", name)}
-                          : Reason{"epilogue", fmt::format("'{}' ends the region of a reduction that it reads", name)};
-        costly ? drop_with_users(id) : void(members.erase(id));
-        drop_unreachable();
-        changed = true;
-        break;
-      }
+  const auto drop_with_users = [&](NodeId id) {
+    const Reason why = cuts.at(id);
+    std::vector<NodeId> all{id};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      cuts.try_emplace(all[i], why);
+      // A table that a wider map reads is written alone.
+      for (const NodeId u : graph_.users(all[i]))
+        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(all[i]) && !contains(all, u))
+          all.push_back(u);
     }
+    for (const NodeId dropped : all) drop(dropped);
+  };
+  while (!open.empty()) {
+    const NodeId id = *open.begin();
+    open.erase(open.begin());
+    if (id == root || reduces(id) || from_inside.contains(id) || cheap(id)) continue;
+    bool epilogue_elsewhere = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
+      return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && reduces(p) &&
+             graph_.users(p).size() == 1 && !graph_.is_output(p) &&
+             graph_.node(p).axes.size() == graph_.node(id).axes.size();
+    });
+    bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
+      return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);
+    });
+    bool contraction_reads =
+        std::ranges::any_of(graph_.users(id), [&](NodeId u) { return members.contains(u) && contracts(u); });
+    const bool costly = repeated.contains(id) && transcendental(graph_.node(id).body);
+    if (!epilogue_elsewhere && !(fed_by_epilogue && contraction_reads) && !costly) continue;
+    const std::string& name = graph_.node(id).name;
+    cuts[id] = costly ? Reason{"recomputation",
+                               fmt::format("a contraction would compute '{}' again for each of its results", name)}
+                      : Reason{"epilogue", fmt::format("'{}' ends the region of a reduction that it reads", name)};
+    costly ? drop_with_users(id) : drop(id);
   }
-  drop_unreachable();
 }
 
 }  // namespace aicf

@@ -55,12 +55,14 @@ class Growth {
   Reason needed_outside(NodeId id) const;
   bool rests_on_reduction(NodeId id) const;
   bool same_operation(NodeId a, NodeId b) const;
+  bool contracts(NodeId id) const;
   void prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const;
 
   const Graph& graph_;
   bool fuse_;
   const std::set<NodeId>& done_;
   const std::set<NodeId>& needed_;
+  mutable std::map<NodeId, bool> cheap_, rests_on_reduction_, contracts_;  ///< as far as they were asked for
 };
 
 }  // namespace aicf

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
+#include <unordered_set>
 
 #include "mir/support/contains.h"
 #include "mir/support/expr_extents.h"
@@ -49,9 +51,10 @@ bool is_absorbed(const Node& node) {
 }
 
 void merge_origin(std::vector<std::string>& into, const std::vector<std::string>& from) {
-  for (const std::string& origin : from) {
-    if (std::find(into.begin(), into.end(), origin) == into.end()) into.push_back(origin);
-  }
+  into.reserve(into.size() + from.size());  // names that are known stay where they are
+  std::unordered_set<std::string_view> known(into.begin(), into.end());
+  for (const std::string& origin : from)
+    if (known.insert(origin).second) into.push_back(origin);
 }
 
 class Simplifier {

@@ -189,9 +189,15 @@ Expr PassStates::side(const State& s, const std::string& mark, const std::map<st
   const Expr own = Expr::value(s.decl.name, s.decl.type);
   const Expr moved = references.empty() ? own : s.repaired;
   ExprMap map;
-  for (const State& other : states_) {
-    map[other.decl.name] = Expr::value(mark + other.decl.name, other.decl.type);
-    if (auto it = merged.find(other.decl.name); it != merged.end()) map[other.decl.name + "'"] = it->second;
+  for (const std::string& read : values_of(moved)) {
+    const bool primed = read.ends_with('\'');
+    const std::string name = primed ? read.substr(0, read.size() - 1) : read;
+    const int other = state_index(name);
+    if (other < 0) continue;
+    if (!primed)
+      map[read] = Expr::value(mark + name, states_[static_cast<std::size_t>(other)].decl.type);
+    else if (const auto it = merged.find(name); it != merged.end())
+      map[read] = it->second;
   }
   return substitute_values(moved, map);
 }

@@ -87,10 +87,8 @@ std::vector<std::string> PassStates::kept(const Term& t, const std::vector<std::
 // ---- states ------------------------------------------------------------------------------------------------------
 
 int PassStates::state_index(const std::string& name) const {
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (states_[i].decl.name == name) return static_cast<int>(i);
-  }
-  return -1;
+  const auto found = index_.find(name);
+  return found == index_.end() ? -1 : found->second;
 }
 
 PassStates::State& PassStates::state(const std::string& name) {
@@ -124,6 +122,7 @@ void PassStates::add_state(const std::string& name, DType type, const std::vecto
   s.decl = {name, type, axes, op, op == ReduceOp::first ? Expr::constant(type, 0) : neutral(op, type), Residency::open};
   s.group = static_cast<int>(states_.size());
   own_axes_[name] = axes;
+  index_.emplace(name, static_cast<int>(states_.size()));
   states_.push_back(std::move(s));
 }
 

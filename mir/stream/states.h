@@ -234,6 +234,7 @@ class PassStates {
   std::vector<Family> families_;
   std::vector<Moment> moments_;
   std::vector<State> states_;
+  std::map<std::string, int> index_;                          // of states, by name
   std::map<std::string, std::vector<std::string>> own_axes_;  // of states and locals made here
   std::vector<StepItem> step_;
   std::vector<FinishItem> finish_;

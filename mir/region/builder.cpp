@@ -24,11 +24,12 @@ constexpr int most_loads = 256;              ///< that are looked at through map
 constexpr std::uint64_t largest_body = 512;  ///< operations of a statement, written out as a tree
 constexpr int most_substitutions = 1024;     ///< loads of one member that are computed in place, each at its own index
 constexpr std::size_t most_instances = 4;    ///< of one member that reduces
+constexpr std::size_t most_known = 1 << 16;  ///< bodies that are kept
 
 class Builder {
  public:
-  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root, ReducedAt reduced_at)
-      : graph_(graph), members_(members), root_(root), reduced_at_(reduced_at) {}
+  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root, ReducedAt reduced_at, Bodies& bodies)
+      : graph_(graph), members_(members), root_(root), reduced_at_(reduced_at), bodies_(bodies) {}
 
   std::expected<Region, BuildFailure> build(const std::vector<NodeId>& outputs);
 
@@ -44,20 +45,28 @@ class Builder {
   Expr clamp(const Node& node, ExprMap& at) const;
   void map_reduce_axes(const Node& node, Instance& instance);
   std::optional<BuildFailure> map_loads(const Node& user, const Expr& body);
+  void note_outside(const Expr& body);
+  void see_axes();
   Expr body_at(const Node& node, const ExprMap& axes) const;
-  Expr body_of(const Node& node, const ExprMap& axes) const;
+  const Expr& body_of_load(const Node& node, const Expr& load) const;
+  Expr in_place(const Expr& body) const;
   void loads_through_maps(const Expr& body, bool outside, std::vector<Expr>& out, int& steps) const;
 
   const Graph& graph_;
   const std::set<NodeId>& members_;
   NodeId root_;
   ReducedAt reduced_at_;
+  Bodies& bodies_;
   Region region_;
+  ExprMap extents_;  // of the region's axes, with their ranges and the bodies known over them: see_axes()
+  Ranges ranges_;
+  Bodies::OverAxes* known_ = nullptr;
   std::map<NodeId, std::vector<Instance>> instances_;
   std::set<NodeId> epilogue_;     // maps between which and the root nothing reduces
   std::set<std::string> taken_;   // names of axes
   std::set<std::string> values_;  // names of statements that no node has
-  std::vector<Expr> outside_;     ///< loads of tensors outside, of the members placed so far, over region axes
+  /// How often members placed so far load a tensor outside at an axis of the region, by tensor, dimension and axis.
+  std::map<std::pair<std::string, std::size_t>, std::map<std::string, int>> outside_;
 };
 
 std::vector<std::string> Instance::axes(const Node& node) const {
@@ -130,7 +139,7 @@ std::string Builder::value_name(const Node& node, bool is_whole) {
 const Instance* Builder::placed(const Expr& load) const {
   const Node& node = graph_.node(load.name());
   const auto found = instances_.find(node.id);
-  if (found == instances_.end()) return nullptr;
+  if (found == instances_.end() || found->second.empty()) return nullptr;
   const auto same = std::ranges::find(found->second, coordinates(node, load), &Instance::at);
   return same == found->second.end() ? nullptr : &*same;
 }
@@ -143,6 +152,8 @@ void Builder::map_reduce_axes(const Node& node, Instance& instance) {
   int steps = most_loads;
   loads_through_maps(node.body, true, outside, steps);
   std::vector<std::string> used = instance.axes(node);
+  std::set<std::string> reduced_before;
+  for (const Statement& s : region_.statements) reduced_before.insert(s.over.begin(), s.over.end());
   for (const Axis& r : node.reduce_axes) {
     if (r.extent.is_constant(1)) {
       instance.over[r.name] = Expr(0);
@@ -151,6 +162,11 @@ void Builder::map_reduce_axes(const Node& node, Instance& instance) {
     const auto is = [](const Expr& index, const std::string& axis) {
       return index.op() == Op::axis && index.name() == axis;
     };
+    std::map<std::string, int> meets;  // the loads of others, by axis
+    for (const Expr& load : outside)
+      for (std::size_t i = 0; i < load.args().size(); ++i)
+        if (const auto others = outside_.find({load.name(), i}); others != outside_.end() && is(load.args()[i], r.name))
+          for (const auto& [axis, times] : others->second) meets[axis] += times;
     std::string best;
     int best_score = -1;
     for (const Axis& candidate : region_.axes) {
@@ -165,20 +181,14 @@ void Builder::map_reduce_axes(const Node& node, Instance& instance) {
           if (is(load.args()[i], r.name) && std::ranges::any_of(made->second, there)) score += 2;
         }
       }
-      for (const Expr& load : outside)
-        for (const Expr& other : outside_) {
-          if (other.name() != load.name()) continue;
-          for (std::size_t i = 0; i < load.args().size(); ++i)
-            if (is(load.args()[i], r.name) && is(other.args()[i], candidate.name)) ++score;
-        }
-      bool reduced_before =
-          std::ranges::any_of(region_.statements, [&](const Statement& s) { return contains(s.over, candidate.name); });
-      if (reduced_before) ++score;
+      if (const auto met = meets.find(candidate.name); met != meets.end()) score += met->second;
+      if (reduced_before.contains(candidate.name)) ++score;
       if (score > best_score && score > 0) best = candidate.name, best_score = score;
     }
     if (best.empty()) {
       best = fresh(r.name);
       region_.axes.push_back({best, r.extent});
+      see_axes();
     }
     used.push_back(best);
     instance.over[r.name] = Expr::axis(best);
@@ -199,8 +209,30 @@ void Builder::loads_through_maps(const Expr& body, bool outside, std::vector<Exp
   }
 }
 
+void Builder::note_outside(const Expr& body) {
+  std::vector<Expr> loads;
+  int steps = most_loads;
+  loads_through_maps(body, true, loads, steps);
+  for (const Expr& load : loads)
+    for (std::size_t i = 0; i < load.args().size(); ++i)
+      if (const Expr& at = load.args()[i]; at.op() == Op::axis) ++outside_[{load.name(), i}][at.name()];
+}
+
+void Builder::see_axes() {
+  extents_ = region_.extents();
+  ranges_ = region_.ranges();
+  known_ = &bodies_.over(region_.axes);
+}
+
 Expr Builder::body_at(const Node& node, const ExprMap& axes) const {
-  return simplify_over(substitute_axes(node.body, axes), region_.extents(), region_.ranges());
+  return simplify_over(substitute_axes(node.body, axes), extents_, ranges_);
+}
+
+// The body of a member that reduces nothing, where it is loaded.
+const Expr& Builder::body_of_load(const Node& node, const Expr& load) const {
+  Expr& body = (*known_)[load];
+  if (!body) body = body_at(node, coordinates(node, load));
+  return body;
 }
 
 // The axis and the n of a load at (i div n, i mod n).
@@ -222,6 +254,7 @@ void Builder::place_root(const Node& root) {
     own.at[a.name] = a.extent.is_constant(1) ? Expr(0) : Expr::axis(fresh(a.name));
     if (!a.extent.is_constant(1)) region_.axes.push_back({own.at[a.name].name(), a.extent});
   }
+  see_axes();
   const auto split = [&](const Expr& load) {
     const auto found = merged(load);
     if (!found) return false;
@@ -233,6 +266,7 @@ void Builder::place_root(const Node& root) {
     const Axis inner{fresh(axis), n};
     whole->extent = parts;
     region_.axes.insert(whole + 1, inner);
+    see_axes();
     for (auto& [name, place] : own.at)
       place = simplify(substitute_axes(place, {{axis, Expr::axis(axis) * n + Expr::axis(inner.name)}}));
     return true;
@@ -273,9 +307,7 @@ bool Builder::more_than_all(const Node& node, const Instance& instance) const {
 }
 
 bool Builder::inside(const Expr& place, const Expr& extent) const {
-  const auto least = [&](const Expr& e) {
-    return range_of(extreme(e, region_.extents(), false).value_or(e), region_.ranges()).low;
-  };
+  const auto least = [&](const Expr& e) { return range_of(extreme(e, extents_, false).value_or(e), ranges_).low; };
   return least(place).value_or(-1) >= 0 && least(simplify(extent - place)).value_or(0) >= 1;
 }
 
@@ -339,16 +371,16 @@ std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& bod
   return {};
 }
 
-// The body over region axes: loads of members at their own coordinates become values, other loads of member maps are
+// A body over region axes: loads of members at their own coordinates become values, other loads of member maps are
 // replaced by their bodies.
-Expr Builder::body_of(const Node& node, const ExprMap& axes) const {
-  return rewrite(body_at(node, axes), [&](const Expr& e) -> Expr {
+Expr Builder::in_place(const Expr& body) const {
+  return rewrite(body, [&](const Expr& e) -> Expr {
     if (e.op() != Op::load) return {};
     const Node& p = graph_.node(e.name());
     if (!members_.contains(p.id)) return {};
     if (const Instance* here = placed(e)) return Expr::value(here->value, p.type);
     AICF_CHECK(p.reduce == ReduceOp::none, "a reduced value without a place: " + p.name);
-    return body_of(p, coordinates(p, e));
+    return in_place(body_of_load(p, e));
   });
 }
 
@@ -361,8 +393,7 @@ BuildFailure too_large(const Node& in_place, const Node& user) {
 std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& outputs) {
   const Node& root = graph_.node(root_);
   place_root(root);
-  std::vector<NodeId> order = graph_.topological_order();
-  std::erase_if(order, [&](NodeId id) { return !members_.contains(id); });
+  const std::vector<NodeId> order = graph_.topological_order(members_);
   // Only reductions that come before look for axes by what was loaded.
   auto to_place = std::ranges::count_if(order, [&](NodeId id) { return !graph_.node(id).reduce_axes.empty(); });
   std::map<NodeId, NodeId> substituted;  // the first that is computed in place, by user
@@ -384,7 +415,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
       const Expr any = clamp(node, at);
       at.insert(instance.over.begin(), instance.over.end());
       Expr body = body_at(node, at);
-      if (int steps = most_loads; to_place > 0) loads_through_maps(body, true, outside_, steps);
+      if (to_place > 0) note_outside(body);
       // Maps that will be substituted load members too: follow them.
       std::vector<Expr> pending{body};
       std::set<Expr> followed;
@@ -402,7 +433,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
             return std::unexpected(BuildFailure{p.id, "index maps",
                                                 fmt::format("'{}' would be computed at more than {} places of '{}'",
                                                             p.name, most_substitutions, node.name)});
-          pending.push_back(body_at(p, coordinates(p, load)));
+          pending.push_back(body_of_load(p, load));
         }
       }
       Statement s;
@@ -423,9 +454,9 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
   for (std::size_t i = 0; i < places.size(); ++i) {
     Statement& s = region_.statements[i];
     const Node& node = graph_.node(s.node);
-    s.body = body_of(node, places[i].at);
+    s.body = in_place(body_at(node, places[i].at));
     if (places[i].any) s.body = Expr::select(places[i].any, s.body, Expr::constant(s.type, 0));
-    s.body = simplify(s.body, region_.ranges());
+    s.body = simplify(s.body, ranges_);
     if (const auto in_place = substituted.find(node.id);
         in_place != substituted.end() && s.body.tree_size() > largest_body) {
       return std::unexpected(too_large(graph_.node(in_place->second), node));
@@ -464,9 +495,19 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
 
 }  // namespace
 
+Bodies::OverAxes& Bodies::over(const std::vector<Axis>& axes) {
+  std::size_t known = 0;
+  for (const auto& [key, bodies] : known_) known += bodies.size();
+  if (known > most_known) known_.clear();
+  std::vector<std::pair<std::string, Expr>> key;
+  for (const Axis& a : axes) key.emplace_back(a.name, a.extent);
+  return known_[key];
+}
+
 std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,
-                                                 const std::vector<NodeId>& outputs, ReducedAt reduced_at) {
-  return Builder(graph, members, root, reduced_at).build(outputs);
+                                                 const std::vector<NodeId>& outputs, ReducedAt reduced_at,
+                                                 Bodies& bodies) {
+  return Builder(graph, members, root, reduced_at, bodies).build(outputs);
 }
 
 }  // namespace aicf

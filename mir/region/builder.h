@@ -25,10 +25,23 @@ enum class ReducedAt {
   several_places,  ///< any; it is computed for each, in a statement of its own
 };
 
+/// Bodies of nodes over axes of regions, by the loads that they stand for: candidates of regions that grow ask for the same
+/// ones again and again.
+class Bodies {
+ public:
+  using OverAxes = std::map<Expr, Expr>;
+  /// Those over `axes`. Valid until the next call.
+  OverAxes& over(const std::vector<Axis>& axes);
+
+ private:
+  std::map<std::vector<std::pair<std::string, Expr>>, OverAxes> known_;
+};
+
 /// Builds the region of `members` (closed under "between": no path from a member to a member leaves the set) that writes
 /// `outputs`. `root` is the last of them. Members that are maps may be loaded at any index (they are substituted);
 /// members that reduce are loaded as `reduced_at` says.
 std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,
-                                                 const std::vector<NodeId>& outputs, ReducedAt reduced_at);
+                                                 const std::vector<NodeId>& outputs, ReducedAt reduced_at,
+                                                 Bodies& bodies);
 
 }  // namespace aicf

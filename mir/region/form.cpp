@@ -56,13 +56,14 @@ class Former {
   std::vector<Traffic> formed_;  ///< of the regions so far
   std::map<RegionKind, int> counts_;
   Growth growth_;
+  mutable Bodies bodies_;
 };
 
 std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members,
                                     const std::set<NodeId>& copies) const {
   std::vector<NodeId> out;
-  for (NodeId id : graph_.topological_order()) {
-    if (!members.contains(id) || copies.contains(id)) continue;
+  for (NodeId id : graph_.topological_order(members)) {
+    if (copies.contains(id)) continue;
     bool outside = needed_.contains(id) || std::ranges::any_of(graph_.users(id), [&](NodeId u) {
                      return !members.contains(u) && !graph_.node(u).dead;
                    });
@@ -110,7 +111,7 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
     return std::unexpected(Failure{
         refusal(graph_, members, "acyclic regions", "a value would leave the region and come back through another"),
         id});
-  auto built = build_region(graph_, members, root, results, reduced_at);
+  auto built = build_region(graph_, members, root, results, reduced_at, bodies_);
   if (!built)
     return std::unexpected(
         Failure{refusal(graph_, {built.error().node}, built.error().law, built.error().reason), built.error().node});
@@ -154,9 +155,9 @@ std::expected<PlannedRegion, Failure> Former::derived(Region region, NodeId root
 double Former::cost_apart(NodeId root, const std::set<NodeId>& members, Reach from, bool* attends) const {
   double total = 0;
   std::set<NodeId> needed{root}, formed;
-  std::vector<NodeId> order = graph_.topological_order();
+  const std::vector<NodeId> order = graph_.topological_order(members);
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    if (!members.contains(*it) || !needed.contains(*it) || formed.contains(*it)) continue;
+    if (!needed.contains(*it) || formed.contains(*it)) continue;
     auto f = form(*it, from, {&members, &formed}, nullptr);
     if (!f) return std::numeric_limits<double>::infinity();
     auto cost = options_.cost(f->planned.streaming);

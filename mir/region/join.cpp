@@ -12,6 +12,8 @@ namespace aicf {
 
 namespace {
 
+constexpr std::size_t most_results = 8;  ///< of a joined region: what it keeps for each of them shares the registers
+
 /// The one axis that all streams of a region run along; empty when there is none.
 std::string streamed_axis(const StreamingRegion& streaming) {
   if (streaming.streams.empty()) return {};
@@ -156,6 +158,7 @@ void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& tra
                   const std::function<std::expected<PlannedRegion, Refusal>(Region)>& derive,
                   const std::function<Result<double>(const StreamingRegion&)>& cost,
                   const std::function<void(Refusal)>& record) {
+  bool full = false;  // the region at hand takes no other
   const auto join = [&](const PlannedRegion& a, const PlannedRegion& b) -> std::optional<PlannedRegion> {
     std::optional<Region> region = a.region.kind <= b.region.kind ? Join(a, b).run() : Join(b, a).run();
     if (!region) return std::nullopt;
@@ -164,6 +167,10 @@ void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& tra
       record({nodes, std::move(law), std::move(reason)});
       return std::nullopt;
     };
+    if (region->outputs.size() > most_results) {
+      full = a.region.outputs.size() >= most_results;
+      return refuse("capacity", fmt::format("a region that shares its loads writes at most {} results", most_results));
+    }
     auto both = derive(std::move(*region));
     if (!both) return refuse(both.error().law, both.error().reason);
     const std::size_t passes = both->streaming.streams.size();
@@ -176,12 +183,13 @@ void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& tra
     return refuse("cost", fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together,
                                       *one + *other));
   };
-  for (std::size_t i = 0; i < regions.size(); ++i)
-    for (std::size_t j = i + 1; j < regions.size();) {
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    full = regions[i].streaming.streams.empty();
+    for (std::size_t j = i + 1; j < regions.size() && !full;) {
       const auto is_read_too = [&](const RegionInput& x) { return regions[i].region.input(x.tensor) != nullptr; };
       std::optional<PlannedRegion> both;
-      if (!regions[i].streaming.streams.empty() && !regions[j].streaming.streams.empty() &&
-          std::ranges::any_of(regions[j].region.inputs, is_read_too) && !waits(traffic, i, j) && !waits(traffic, j, i))
+      if (!regions[j].streaming.streams.empty() && std::ranges::any_of(regions[j].region.inputs, is_read_too) &&
+          !waits(traffic, i, j) && !waits(traffic, j, i))
         both = join(regions[i], regions[j]);
       if (!both) {
         ++j;
@@ -196,6 +204,7 @@ void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& tra
       traffic.erase(traffic.begin() + static_cast<std::ptrdiff_t>(j));
       j = i + 1;
     }
+  }
 }
 
 }  // namespace aicf

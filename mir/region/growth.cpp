@@ -13,6 +13,7 @@ namespace aicf {
 namespace {
 
 constexpr int most_nested = 8;             ///< contractions between a value and the root: no law takes as many
+constexpr int most_reductions = 64;        ///< of a region: each is a state or a pass, far fewer stream together
 constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
 
 bool transcendental(const Expr& body) {
@@ -163,6 +164,10 @@ std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, st
       if (contraction && reach == Reach::cascade && reductions > 0) continue;
       if (contraction && outside_use && !copied()) {
         needed_elsewhere();
+        continue;
+      }
+      if (reductions >= most_reductions) {
+        stays_outside("capacity", fmt::format("a region takes at most {} reductions", most_reductions));
         continue;
       }
       ++reductions;

@@ -44,13 +44,13 @@ class Builder {
   bool inside(const Expr& place, const Expr& extent) const;
   Expr clamp(const Node& node, ExprMap& at) const;
   void map_reduce_axes(const Node& node, Instance& instance);
-  std::optional<BuildFailure> map_loads(const Node& user, const Expr& body);
+  std::optional<BuildFailure> map_loads(const Node& user, const std::vector<Expr>& loads);
   void note_outside(const Expr& body);
   void see_axes();
   Expr body_at(const Node& node, const ExprMap& axes) const;
   const Expr& body_of_load(const Node& node, const Expr& load) const;
   Expr in_place(const Expr& body) const;
-  void loads_through_maps(const Expr& body, bool outside, std::vector<Expr>& out, int& steps) const;
+  void loads_through_maps(const std::vector<Expr>& loads, bool outside, std::vector<Expr>& out, int& steps) const;
 
   const Graph& graph_;
   const std::set<NodeId>& members_;
@@ -150,7 +150,7 @@ void Builder::map_reduce_axes(const Node& node, Instance& instance) {
   if (node.reduce_axes.empty()) return;
   std::vector<Expr> outside;
   int steps = most_loads;
-  loads_through_maps(node.body, true, outside, steps);
+  loads_through_maps(loads_of(node.body), true, outside, steps);
   std::vector<std::string> used = instance.axes(node);
   std::set<std::string> reduced_before;
   for (const Statement& s : region_.statements) reduced_before.insert(s.over.begin(), s.over.end());
@@ -197,13 +197,14 @@ void Builder::map_reduce_axes(const Node& node, Instance& instance) {
 
 // Loads of tensors outside the region, or of members that reduce, seen through member maps. They only rank choices, and a
 // chain of members that each load their producer twice has 2^n of them: after `steps` loads the rest is left out.
-void Builder::loads_through_maps(const Expr& body, bool outside, std::vector<Expr>& out, int& steps) const {
-  for (const Expr& load : loads_of(body)) {
+void Builder::loads_through_maps(const std::vector<Expr>& loads, bool outside, std::vector<Expr>& out,
+                                 int& steps) const {
+  for (const Expr& load : loads) {
     if (steps-- <= 0) return;
     const Node& p = graph_.node(load.name());
     const bool is_member = members_.contains(p.id);
     if (is_member && p.reduce == ReduceOp::none)
-      loads_through_maps(substitute_axes(p.body, coordinates(p, load)), outside, out, steps);
+      loads_through_maps(bodies_.loads(p, load), outside, out, steps);
     else if (is_member != outside)
       out.push_back(load);
   }
@@ -212,7 +213,7 @@ void Builder::loads_through_maps(const Expr& body, bool outside, std::vector<Exp
 void Builder::note_outside(const Expr& body) {
   std::vector<Expr> loads;
   int steps = most_loads;
-  loads_through_maps(body, true, loads, steps);
+  loads_through_maps(loads_of(body), true, loads, steps);
   for (const Expr& load : loads)
     for (std::size_t i = 0; i < load.args().size(); ++i)
       if (const Expr& at = load.args()[i]; at.op() == Op::axis) ++outside_[{load.name(), i}][at.name()];
@@ -274,7 +275,7 @@ void Builder::place_root(const Node& root) {
   for (int i = 0; root.reduce == ReduceOp::none && i < most_splits; ++i) {
     std::vector<Expr> loads;
     int steps = most_loads;
-    loads_through_maps(body_at(root, own.at), false, loads, steps);
+    loads_through_maps(loads_of(body_at(root, own.at)), false, loads, steps);
     // Rows of a result that is read at i itself would come in two parts too.
     const auto in_parts_only = [&](const Expr& load) {
       const auto found = merged(load);
@@ -331,15 +332,16 @@ bool merges(const ExprMap& at) {
 
 // Gives every member that `user` loads at distinct axes its place, and one that reduces a place for each coordinate that it
 // is loaded at; others are computed in place.
-std::optional<BuildFailure> Builder::map_loads(const Node& user, const Expr& body) {
-  for (const Expr& load : loads_of(body)) {
+std::optional<BuildFailure> Builder::map_loads(const Node& user, const std::vector<Expr>& loads) {
+  for (const Expr& load : loads) {
     const Node& p = graph_.node(load.name());
-    if (!members_.contains(p.id) || placed(load)) continue;
+    if (!members_.contains(p.id)) continue;
+    std::vector<Instance>& made = instances_[p.id];
+    if ((p.reduce == ReduceOp::none && !made.empty()) || placed(load)) continue;
     Instance wanted{{}, coordinates(p, load), {}};
     const bool is_whole = whole(p, wanted.at, epilogue_.contains(user.id));
-    std::vector<Instance>& made = instances_[p.id];
     if (p.reduce == ReduceOp::none) {
-      if (!is_whole || !made.empty()) continue;
+      if (!is_whole) continue;
     } else if (reduced_at_ == ReducedAt::one_place
                    ? !is_whole || !made.empty()
                    : made.size() == most_instances || (!is_whole && merges(wanted.at))) {
@@ -421,10 +423,10 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
       std::set<Expr> followed;
       int substitutions = 0;
       while (!pending.empty()) {
-        Expr b = pending.back();
+        const std::vector<Expr> loads = loads_of(pending.back());
         pending.pop_back();
-        if (auto failure = map_loads(node, b)) return std::unexpected(*failure);
-        for (const Expr& load : loads_of(b)) {
+        if (auto failure = map_loads(node, loads)) return std::unexpected(*failure);
+        for (const Expr& load : loads) {
           const Node& p = graph_.node(load.name());
           if (!members_.contains(p.id) || placed(load) || !followed.insert(load).second) continue;
           substituted.try_emplace(node.id, p.id);
@@ -496,12 +498,18 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
 }  // namespace
 
 Bodies::OverAxes& Bodies::over(const std::vector<Axis>& axes) {
-  std::size_t known = 0;
+  std::size_t known = loads_.size();
   for (const auto& [key, bodies] : known_) known += bodies.size();
-  if (known > most_known) known_.clear();
+  if (known > most_known) known_.clear(), loads_.clear();
   std::vector<std::pair<std::string, Expr>> key;
   for (const Axis& a : axes) key.emplace_back(a.name, a.extent);
   return known_[key];
+}
+
+const std::vector<Expr>& Bodies::loads(const Node& node, const Expr& load) {
+  const auto [entry, is_new] = loads_.try_emplace(load);
+  if (is_new) entry->second = loads_of(substitute_axes(node.body, coordinates(node, load)));
+  return entry->second;
 }
 
 std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,

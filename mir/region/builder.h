@@ -30,11 +30,14 @@ enum class ReducedAt {
 class Bodies {
  public:
   using OverAxes = std::map<Expr, Expr>;
-  /// Those over `axes`. Valid until the next call.
+  /// Those over `axes`. Valid until the next call of over().
   OverAxes& over(const std::vector<Axis>& axes);
+  /// What the body of `node` loads where `load` reads it, as it stands there. Valid until the next call of over().
+  const std::vector<Expr>& loads(const Node& node, const Expr& load);
 
  private:
   std::map<std::vector<std::pair<std::string, Expr>>, OverAxes> known_;
+  std::map<Expr, std::vector<Expr>> loads_;
 };
 
 /// Builds the region of `members` (closed under "between": no path from a member to a member leaves the set) that writes

@@ -375,8 +375,11 @@ std::size_t Graph::position(NodeId id) const {
 }
 
 std::vector<NodeId> Graph::topological_order(const std::set<NodeId>& of) const {
-  std::vector<NodeId> order(of.begin(), of.end());
-  std::ranges::sort(order, {}, [&](NodeId id) { return position(id); });
+  std::vector<std::pair<std::size_t, NodeId>> placed;
+  for (const NodeId id : of) placed.emplace_back(position(id), id);
+  std::ranges::sort(placed);
+  std::vector<NodeId> order;
+  for (const auto& [place, id] : placed) order.push_back(id);
   return order;
 }
 

@@ -48,7 +48,7 @@ class Builder {
   void note_outside(const Expr& body);
   void see_axes();
   Expr body_at(const Node& node, const ExprMap& axes) const;
-  const Expr& body_of_load(const Node& node, const Expr& load) const;
+  const Bodies::Body& body_of_load(const Node& node, const Expr& load) const;
   Expr in_place(const Expr& body) const;
   void loads_through_maps(const std::vector<Expr>& loads, bool outside, std::vector<Expr>& out, int& steps) const;
 
@@ -230,10 +230,13 @@ Expr Builder::body_at(const Node& node, const ExprMap& axes) const {
 }
 
 // The body of a member that reduces nothing, where it is loaded.
-const Expr& Builder::body_of_load(const Node& node, const Expr& load) const {
-  Expr& body = (*known_)[load];
-  if (!body) body = body_at(node, coordinates(node, load));
-  return body;
+const Bodies::Body& Builder::body_of_load(const Node& node, const Expr& load) const {
+  Bodies::Body& known = (*known_)[load];
+  if (!known.body) {
+    known.body = body_at(node, coordinates(node, load));
+    known.loads = loads_of(known.body);
+  }
+  return known;
 }
 
 // The axis and the n of a load at (i div n, i mod n).
@@ -382,7 +385,7 @@ Expr Builder::in_place(const Expr& body) const {
     if (!members_.contains(p.id)) return {};
     if (const Instance* here = placed(e)) return Expr::value(here->value, p.type);
     AICF_CHECK(p.reduce == ReduceOp::none, "a reduced value without a place: " + p.name);
-    return in_place(body_of_load(p, e));
+    return in_place(body_of_load(p, e).body);
   });
 }
 
@@ -419,11 +422,12 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
       Expr body = body_at(node, at);
       if (to_place > 0) note_outside(body);
       // Maps that will be substituted load members too: follow them.
-      std::vector<Expr> pending{body};
+      const std::vector<Expr> own = loads_of(body);
+      std::vector<const std::vector<Expr>*> pending{&own};
       std::set<Expr> followed;
       int substitutions = 0;
       while (!pending.empty()) {
-        const std::vector<Expr> loads = loads_of(pending.back());
+        const std::vector<Expr>& loads = *pending.back();
         pending.pop_back();
         if (auto failure = map_loads(node, loads)) return std::unexpected(*failure);
         for (const Expr& load : loads) {
@@ -435,7 +439,7 @@ std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& ou
             return std::unexpected(BuildFailure{p.id, "index maps",
                                                 fmt::format("'{}' would be computed at more than {} places of '{}'",
                                                             p.name, most_substitutions, node.name)});
-          pending.push_back(body_of_load(p, load));
+          pending.push_back(&body_of_load(p, load).loads);
         }
       }
       Statement s;

@@ -29,7 +29,11 @@ enum class ReducedAt {
 /// ones again and again.
 class Bodies {
  public:
-  using OverAxes = std::map<Expr, Expr>;
+  struct Body {
+    Expr body;
+    std::vector<Expr> loads;  ///< of it
+  };
+  using OverAxes = std::map<Expr, Body>;
   /// Those over `axes`. Valid until the next call of over().
   OverAxes& over(const std::vector<Axis>& axes);
   /// What the body of `node` loads where `load` reads it, as it stands there. Valid until the next call of over().

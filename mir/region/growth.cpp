@@ -55,10 +55,10 @@ bool is_cheap(const Node& n) {
 
 /// What `find` says of the node, which is asked once.
 template <class Find>
-bool once(std::map<NodeId, bool>& known, NodeId id, const Find& find) {
-  const auto [entry, is_new] = known.try_emplace(id);
-  if (is_new) entry->second = find();
-  return entry->second;
+bool once(std::vector<std::optional<bool>>& known, NodeId id, const Find& find) {
+  std::optional<bool>& entry = known[static_cast<std::size_t>(id)];
+  if (!entry) entry = find();
+  return *entry;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 // Which nodes a region takes in, before it is asked whether it streams. Private to mir/region.
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,7 +38,13 @@ class Growth {
  public:
   /// `done`: nodes that a region writes. `needed`: outputs and what regions read. Both may grow between calls.
   Growth(const Graph& graph, bool fuse, const std::set<NodeId>& done, const std::set<NodeId>& needed)
-      : graph_(graph), fuse_(fuse), done_(done), needed_(needed) {}
+      : graph_(graph),
+        fuse_(fuse),
+        done_(done),
+        needed_(needed),
+        cheap_(static_cast<std::size_t>(graph.size())),
+        rests_on_reduction_(cheap_),
+        contracts_(cheap_) {}
 
   /// The members, and in `copies` those that others read too and that are computed here again. What stays outside though a
   /// member reads it is in `cuts`, but for what `bounds` leave out and what `reach` does not reach.
@@ -62,7 +69,7 @@ class Growth {
   bool fuse_;
   const std::set<NodeId>& done_;
   const std::set<NodeId>& needed_;
-  mutable std::map<NodeId, bool> cheap_, rests_on_reduction_, contracts_;  ///< as far as they were asked for
+  mutable std::vector<std::optional<bool>> cheap_, rests_on_reduction_, contracts_;  ///< as far as they were asked for
 };
 
 }  // namespace aicf

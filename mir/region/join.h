@@ -18,7 +18,7 @@ struct Traffic {
 
 /// Joins regions (`traffic` by their places) where `derive` finds a form with no more passes than either has and `cost`
 /// (microseconds; empty: always) says that it wins; what of this fails is recorded. Two qualify that run over the same rows
-/// and the same streamed axis and share more than half of what one of them loads along it.
+/// and the same streamed axis, share more than half of what one of them loads along it, and write few results together.
 void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& traffic,
                   const std::function<std::expected<PlannedRegion, Refusal>(Region)>& derive,
                   const std::function<Result<double>(const StreamingRegion&)>& cost,

@@ -1,6 +1,9 @@
 // Which regions that share loads are computed together; no cost model, so laws and shapes decide alone.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "mir/region/form.h"
 
@@ -31,6 +34,35 @@ TEST(Join, ReductionsOfOneTensorShareItsLoads) {
   const Stream& stream = regions[0].streaming.streams[0];
   EXPECT_EQ(stream.states.size(), 2U);
   EXPECT_EQ(stream.tiles.size(), 1U);
+}
+
+TEST(Join, EightResultsAreTheMost) {
+  std::string text = "input x: f32[i0=rows, i1=n]\n";
+  for (int i = 0; i < 11; ++i) text += fmt::format("s{0}: f32[i0=rows] = sum(x[i0, r0] * {0}.5 over r0=n)\n", i);
+  for (int i = 0; i < 11; ++i) text += fmt::format("output s{0} as \"s{0}\"\n", i);
+  const auto graph = parse_graph(text, "test");
+  ASSERT_TRUE(graph);
+  const auto plan = form_regions(*graph);
+  ASSERT_TRUE(plan);
+  ASSERT_EQ(plan->regions.size(), 2U);
+  EXPECT_EQ(plan->regions[0].region.outputs.size() + plan->regions[1].region.outputs.size(), 11U);
+  EXPECT_EQ(std::max(plan->regions[0].region.outputs.size(), plan->regions[1].region.outputs.size()), 8U);
+  ASSERT_EQ(plan->refusals.size(), 1U);
+  EXPECT_EQ(plan->refusals[0].law, "capacity");
+}
+
+// One result of seventy sums: those past the limit are written by other regions, which say so.
+TEST(Growth, ReductionsOfARegionAreLimited) {
+  std::string text = "input x: f32[i0=rows, i1=n]\n", all;
+  for (int i = 0; i < 70; ++i) {
+    text += fmt::format("s{0}: f32[i0=rows] = sum(x[i0, r0] * {0}.5 over r0=n)\n", i);
+    all += fmt::format("{}s{}[i0]", i > 0 ? " + " : "", i);
+  }
+  const auto graph = parse_graph(text + "y: f32[i0=rows] = " + all + "\noutput y as \"y\"\n", "test");
+  ASSERT_TRUE(graph);
+  const auto plan = form_regions(*graph);
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(std::ranges::count_if(plan->cuts, [](const auto& cut) { return cut.second.law == "capacity"; }), 6);
 }
 
 TEST(Join, IsAFusion) {

@@ -261,6 +261,8 @@ std::vector<Form> make_forms() {
       f32({"halves_of_heads", few, finite}),
       f32({"merged_heads", few, special}),
       f32({"powers_of_two", few, special}),
+      f32({"deviations_too", few_rows, {normal, x("constant", D::constant), x("nan", D::nan)}, 3, 1e-4}),
+      f32({"variance_too", few_rows, {normal, x("constant", D::constant), x("nan", D::nan)}, 1, 1e-4}),
       f32({"plane_of_queries",
            {{{"head", 2}, {"kv", 1}}, {{"head", 3}, {"kv", 17}}, {{"head", 1}, {"kv", 65}}},
            special}),

@@ -197,6 +197,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
       return true;
     };
     for (int attempt = 0; attempt < 16; ++attempt) {
+      if (!said.empty()) ended = {said.back().law, said.back().reason};
       std::set<NodeId> copies;
       std::set<NodeId> members = growth_.grow(root, reach, {bounds.within, &dropped},
                                               reach <= Reach::chain && attempt == 0 ? &said : nullptr, copies, cuts);

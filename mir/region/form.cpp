@@ -12,6 +12,7 @@
 #include "mir/memory/region_form.h"
 #include "mir/memory/rename.h"
 #include "mir/region/builder.h"
+#include "mir/region/flatten.h"
 #include "mir/region/growth.h"
 #include "mir/region/join.h"
 #include "mir/region/shape.h"
@@ -122,6 +123,7 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
     return std::unexpected(
         Failure{refusal(graph_, {built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
+  flatten_axes(region);
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
     bool contracts = false, reduces_any = false, full = false;

@@ -22,8 +22,9 @@ namespace aicf {
 
 namespace {
 
-constexpr double unwritten_scores =
-    1.5;  ///< predicted time that scores may cost so as not to be written: memory they never take
+/// Predicted time that an attention may cost so as not to write its scores: memory that they never take.
+constexpr double unwritten_scores = 1.5;
+
 struct Formed {
   PlannedRegion planned;
   std::set<NodeId> members;

@@ -104,6 +104,28 @@ void describe_programs(const Region& region, const Ancestry& ancestry, const Sta
   }
 }
 
+/// Whether the outer product reads the inner one's results as they are, or times what is the same for all keys: a chain of
+/// products weighs nothing.
+bool is_chain(const Region& region, const Statement& outer, const std::string& inner, const std::string& kv) {
+  const auto same_for_keys = [&](const Expr& e) {
+    return !axes_of(e).contains(kv) && std::ranges::none_of(values_of(e), [&](const std::string& v) {
+      const Statement* s = region.find(v);
+      return s && contains(s->axes, kv);
+    });
+  };
+  const auto is_inner = [&](const auto& self, const Expr& e) -> bool {
+    if (e.op() == Op::value) {
+      const Statement* s = region.find(e.name());
+      return e.name() == inner || (s && s->over.empty() && self(self, s->body));
+    }
+    if (e.op() != Op::mul && e.op() != Op::div) return false;
+    const Expr &a = e.args()[0], &b = e.args()[1];
+    return (same_for_keys(b) && self(self, a)) || (e.op() == Op::mul && same_for_keys(a) && self(self, b));
+  };
+  return outer.body.op() == Op::mul &&
+         std::ranges::any_of(outer.body.args(), [&](const Expr& e) { return is_inner(is_inner, e); });
+}
+
 void rename_axes(Region& region, const std::vector<std::pair<std::string, std::string>>& wanted) {
   std::set<std::string> taken;
   for (const Axis& a : region.axes) taken.insert(a.name);
@@ -139,6 +161,7 @@ void detect_attention(Region& region) {
     for (const Statement& inner : region.statements) {
       if (inner.reduce != ReduceOp::sum || !contains(inner.axes, kv) || !ancestry.depends(outer->name, inner.name))
         continue;
+      if (is_chain(region, *outer, inner.name, kv)) continue;
       std::vector<Expr> operands = elementwise_loads(ancestry, inner.body);
       std::string d = inner.over.empty() ? "" : inner.over.back();
       AttentionRoles roles;
@@ -177,7 +200,6 @@ void detect_attention(Region& region) {
         return !between || r.over == std::vector<std::string>{kv};
       });
       if (!by_row) continue;
-      roles.normalised_axis = kv;
       describe_programs(region, ancestry, inner, kv, roles);
       std::vector<std::pair<std::string, std::string>> wanted{{q_axis, "q"}, {kv, "kv"}, {d, "d"}};
       if (e_axis != d) wanted.push_back({e_axis, "e"});

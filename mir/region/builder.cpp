@@ -40,6 +40,7 @@ class Builder {
   std::string value_name(const Node& node, bool is_whole);
   const Instance* placed(const Expr& load) const;
   void place_root(const Node& root);
+  void join_rows(const Node& root, Instance& own);
   bool more_than_all(const Node& node, const Instance& instance) const;
   bool inside(const Expr& place, const Expr& extent) const;
   Expr clamp(const Node& node, ExprMap& at) const;
@@ -290,7 +291,53 @@ void Builder::place_root(const Node& root) {
     const auto next = std::ranges::find_if(loads, in_parts_only);
     if (next == loads.end() || !split(*next)) break;
   }
+  if (root.reduce == ReduceOp::none) join_rows(root, own);
   instances_[root_] = {own};
+}
+
+// Rows that several reductions know as one axis and the root as several (5 i + j of queries in a plane) are one axis of the
+// region. One reduction alone, with maps, takes its place at 5 i + j.
+void Builder::join_rows(const Node& root, Instance& own) {
+  const auto reduces = [&](NodeId id) { return graph_.node(id).reduce != ReduceOp::none; };
+  if (std::ranges::count_if(members_, reduces) < 2) return;
+  std::vector<Expr> loads;
+  int steps = most_loads;
+  loads_through_maps(loads_of(body_at(root, own.at)), false, loads, steps);
+  for (const Expr& load : loads) {
+    const Node& p = graph_.node(load.name());
+    for (std::size_t d = 0; d < p.axes.size(); ++d) {
+      const Expr place = load.args()[d];
+      const std::set<std::string> parts = axes_of(place);
+      if (parts.size() < 2 || !loads_of(place).empty() || !counts(place, p.axes[d].extent)) continue;
+      // Every result that has one of the parts has them all, at this place.
+      const auto otherwise = [&](const Expr& other) {
+        return std::ranges::any_of(other.args(), [&](const Expr& e) {
+          return e != place && std::ranges::any_of(axes_of(e), [&](const std::string& a) { return parts.contains(a); });
+        });
+      };
+      if (std::ranges::any_of(loads, otherwise)) continue;
+      std::vector<std::string> ordered;  // the last counts fastest
+      for (const Axis& a : region_.axes)
+        if (parts.contains(a.name)) ordered.push_back(a.name);
+      const auto stride_of = [&](const std::string& axis) {
+        ExprMap one;
+        for (const std::string& a : parts) one[a] = Expr(a == axis ? 1 : 0);
+        return simplify(substitute_axes(place, one));
+      };
+      const Axis whole{fresh(ordered.front()), p.axes[d].extent};
+      ExprMap digits;
+      for (const std::string& a : ordered) {
+        const Expr digit = floordiv(Expr::axis(whole.name), stride_of(a));
+        const bool first = provably_equal(stride_of(a) * region_.axis(a).extent, whole.extent);
+        digits[a] = simplify(first ? digit : mod(digit, region_.axis(a).extent));
+      }
+      *std::ranges::find(region_.axes, ordered.front(), &Axis::name) = whole;
+      std::erase_if(region_.axes, [&](const Axis& a) { return parts.contains(a.name); });
+      see_axes();
+      for (auto& [name, at] : own.at) at = simplify(substitute_axes(at, digits));
+      return;
+    }
+  }
 }
 
 // An instance with more elements than the member has would compute some of them again.

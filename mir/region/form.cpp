@@ -12,6 +12,7 @@
 #include "mir/memory/region_form.h"
 #include "mir/memory/rename.h"
 #include "mir/region/builder.h"
+#include "mir/region/flatten.h"
 #include "mir/region/growth.h"
 #include "mir/region/join.h"
 #include "mir/region/shape.h"
@@ -21,8 +22,9 @@ namespace aicf {
 
 namespace {
 
-constexpr double unwritten_scores =
-    1.5;  ///< predicted time that scores may cost so as not to be written: memory they never take
+/// Predicted time that an attention may cost so as not to write its scores: memory that they never take.
+constexpr double unwritten_scores = 1.5;
+
 struct Formed {
   PlannedRegion planned;
   std::set<NodeId> members;
@@ -51,9 +53,10 @@ class Former {
 
   const Graph& graph_;
   const FormOptions& options_;
-  std::set<NodeId> done_;        ///< has a region that writes it
-  std::set<NodeId> needed_;      ///< an output, or read by a region
-  std::vector<Traffic> formed_;  ///< of the regions so far
+  std::set<NodeId> done_;                               ///< has a region that writes it
+  std::set<NodeId> needed_;                             ///< an output, or read by a region
+  std::vector<Traffic> formed_;                         ///< of the regions so far
+  std::map<NodeId, std::vector<std::size_t>> readers_;  ///< in formed_, by what they read
   std::map<RegionKind, int> counts_;
   Growth growth_;
   mutable Bodies bodies_;
@@ -72,34 +75,40 @@ std::vector<NodeId> Former::written(NodeId root, const std::set<NodeId>& members
   return out;
 }
 
-// A value that leaves the region and comes back through others; −1 when none does.
+// A value that leaves the region and comes back, through nodes of the graph and through regions made so far, which give all
+// of their results after all that they read; −1 when none does.
 NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const {
   for (NodeId id : written) {
     if (id == root) continue;
+    std::vector<NodeId> inside{id}, outside;
+    std::set<NodeId> seen{id};
+    const auto take = [&](NodeId n) {
+      if (seen.insert(n).second) (members.contains(n) ? inside : outside).push_back(n);
+    };
+    const auto regions_after = [&](NodeId n) {
+      const auto readers = readers_.find(n);
+      if (readers == readers_.end()) return;
+      for (const std::size_t r : readers->second)
+        for (const NodeId w : formed_[r].writes)
+          if (!members.contains(w)) take(w);
+    };
     // What is not written others compute again, from what is.
-    std::set<NodeId> seen{id}, later{id};
-    for (std::vector<NodeId> work{id}; !work.empty();) {
-      const NodeId at = work.back();
-      work.pop_back();
-      for (NodeId u : graph_.users(at)) {
-        if (members.contains(u)) {
-          if (!contains(written, u) && seen.insert(u).second) work.push_back(u);
-          continue;
-        }
-        for (NodeId m : members)
-          if (graph_.reaches(u, m)) return id;
+    while (!inside.empty()) {
+      const NodeId n = inside.back();
+      inside.pop_back();
+      regions_after(n);
+      for (NodeId u : graph_.users(n))
+        if (!contains(written, u)) take(u);
+    }
+    while (!outside.empty()) {
+      const NodeId n = outside.back();
+      outside.pop_back();
+      regions_after(n);
+      for (NodeId u : graph_.users(n)) {
+        if (members.contains(u)) return id;
+        take(u);
       }
     }
-    // Regions made so far that wait for it, and what they write.
-    for (bool grown = true; grown;) {
-      grown = false;
-      for (const auto& [reads, writes] : formed_)
-        if (std::ranges::any_of(reads, [&](NodeId r) { return later.contains(r); }))
-          for (const NodeId w : writes) grown |= later.insert(w).second;
-    }
-    for (const NodeId m : members)
-      for (const NodeId p : graph_.producers(m))
-        if (!members.contains(p) && later.contains(p)) return id;
   }
   return -1;
 }
@@ -116,6 +125,7 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
     return std::unexpected(
         Failure{refusal(graph_, {built.error().node}, built.error().law, built.error().reason), built.error().node});
   Region region = std::move(*built);
+  flatten_axes(region);
   detect_attention(region);
   if (region.kind != RegionKind::attention) {
     bool contracts = false, reduces_any = false, full = false;
@@ -191,6 +201,7 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
       return true;
     };
     for (int attempt = 0; attempt < 16; ++attempt) {
+      if (!said.empty()) ended = {said.back().law, said.back().reason};
       std::set<NodeId> copies;
       std::set<NodeId> members = growth_.grow(root, reach, {bounds.within, &dropped},
                                               reach <= Reach::chain && attempt == 0 ? &said : nullptr, copies, cuts);
@@ -315,6 +326,7 @@ Result<RegionPlan> Former::run() {
     auto& [reads, writes] = formed_.emplace_back(Traffic{{}, written(root, chosen->members, chosen->copies)});
     for (const RegionInput& i : chosen->planned.region.inputs) {
       const NodeId id = reads.emplace_back(graph_.node(i.tensor).id);
+      readers_[id].push_back(formed_.size() - 1);
       if (graph_.node(id).kind != NodeKind::compute || graph_.is_output(id)) continue;
       const auto cut = chosen->cuts.find(id);
       const Reason& why = cut != chosen->cuts.end() ? cut->second : chosen->ended;

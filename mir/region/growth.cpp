@@ -103,8 +103,32 @@ bool Growth::rests_on_reduction(NodeId id) const {
   });
 }
 
-// Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction that may be
-// written as well, or a copy: computed here too).
+// Made of results of the root's rows alone (a variance, a deviation) and narrower than it: writing it too takes little.
+bool Growth::is_row_value(NodeId id, NodeId root) const {
+  const auto rank = [&](NodeId n) {
+    return std::ranges::count_if(graph_.node(n).axes, [](const Axis& a) { return !a.extent.is_constant(1); });
+  };
+  if (rank(id) >= rank(root)) return false;
+  constexpr std::size_t most_visited = 16;
+  std::vector<NodeId> visited{id};
+  bool found = false;
+  for (std::size_t i = 0; i < visited.size(); ++i) {
+    if (visited.size() > most_visited) return false;
+    for (const NodeId p : graph_.producers(visited[i])) {
+      const Node& n = graph_.node(p);
+      if (n.kind != NodeKind::compute || contains(visited, p)) continue;
+      if (contracts(p) || done_.contains(p)) return false;
+      if (reduces(p))
+        found = true;
+      else
+        visited.push_back(p);
+    }
+  }
+  return found;
+}
+
+// Walks producers users-first; a node joins when all its users are members (or it is cheap, a reduction or row value that
+// may be written as well, or a copy: computed here too).
 std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, std::vector<Refusal>* refusals,
                               std::set<NodeId>& copies, Cuts& cuts) const {
   std::set<NodeId> members;
@@ -174,7 +198,8 @@ std::set<NodeId> Growth::grow(NodeId root, Reach reach, const Bounds& bounds, st
       take(id);
       continue;
     }
-    if (outside_use && !cheap(id) && !copied()) {
+    const bool also_written = reach <= Reach::cascade && is_row_value(id, root);
+    if (outside_use && !cheap(id) && !also_written && !copied()) {
       needed_elsewhere();
       continue;
     }

@@ -61,6 +61,7 @@ class Growth {
   bool reduces(NodeId id) const { return graph_.node(id).reduce != ReduceOp::none; }
   Reason needed_outside(NodeId id) const;
   bool rests_on_reduction(NodeId id) const;
+  bool is_row_value(NodeId id, NodeId root) const;
   bool same_operation(NodeId a, NodeId b) const;
   bool contracts(NodeId id) const;
   void prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const;

@@ -104,24 +104,28 @@ std::optional<Failure> check_shape(const Graph& graph, const Region& region, con
     return n;
   };
   const NodeId culprit = widest_part(graph, region, streamed);
-  auto add = [&](const std::string& what, const std::vector<std::string>& axes, bool whole) -> std::optional<Failure> {
+  std::int64_t most = 0;
+  std::string largest;
+  auto add = [&](const std::string& what, const std::vector<std::string>& axes) -> std::optional<Failure> {
     auto n = elements(axes);
-    if (!n && whole)
+    if (!n)
       return refuse("capacity",
                     fmt::format("'{}' has an axis of symbolic size that one work item would hold whole", what),
                     culprit);
-    if (n) row += *n;
+    row += *n;
+    if (*n > most) most = *n, largest = what;
     return std::nullopt;
   };
   for (const Stream& s : streaming.streams)
     for (const StateDecl& d : s.states)
-      if (auto r = add(d.name, d.axes, true)) return r;
+      if (auto r = add(d.name, d.axes)) return r;
   if (fused)
     for (const TileDecl& t : streaming.tiles)
-      if (auto r = add(t.name, t.axes, true)) return r;
-  if (row > row_capacity && (fused || streaming.streams.empty() == false) &&
-      row > static_cast<std::int64_t>(streaming.streams.size()) * 8)
-    return refuse("capacity", fmt::format("one row would hold {} elements on chip, {} at most", row, row_capacity),
+      if (auto r = add(t.name, t.axes)) return r;
+  if (row > row_capacity && (fused || !streaming.streams.empty()))
+    return refuse("capacity",
+                  fmt::format("one row would hold {} elements on chip, {} at most; '{}' has {} of them", row,
+                              row_capacity, largest, most),
                   culprit);
   return std::nullopt;
 }

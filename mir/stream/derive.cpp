@@ -137,10 +137,11 @@ std::vector<std::string> candidates(const Region& region, const DeriveOptions& o
 }  // namespace
 
 std::variant<StreamingRegion, Refusal> derive(const Region& region, const DeriveOptions& options) {
-  const Region wide = widen(region);
+  std::vector<CertificateEntry> rewritten;
+  const Region wide = powers_as_exponentials(widen(region), rewritten);
   std::optional<Refusal> first;
   for (const std::string& axis : candidates(wide, options)) {
-    std::vector<CertificateEntry> placed;
+    std::vector<CertificateEntry> placed = rewritten;
     const Problem problem(place_factors(wide, axis, placed), axis);
     auto outcome = Derivation(problem, options).run();
     if (auto* derived = std::get_if<StreamingRegion>(&outcome)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "mir/stream/problem.h"
 #include "mir/support/expr_brief.h"
@@ -81,6 +82,25 @@ class Placement {
 
 Region place_factors(Region region, const std::string& axis, std::vector<CertificateEntry>& certificate) {
   if (!axis.empty()) Placement(region, axis, certificate).run();
+  return region;
+}
+
+Region powers_as_exponentials(Region region, std::vector<CertificateEntry>& certificate) {
+  std::set<std::string> resting;
+  const auto rests = [&](const Expr& e) {
+    return std::ranges::any_of(values_of(e), [&](const std::string& v) { return resting.contains(v); });
+  };
+  for (Statement& s : region.statements) {
+    s.body = rewrite(s.body, [&](const Expr& e) -> Expr {
+      if (e.op() != Op::pow || !is_float(e.type()) || !e.args()[0].is_constant() || !rests(e.args()[1])) return {};
+      const double base = e.args()[0].number();
+      if (!(base > 0) || std::isinf(base) || base == 1) return {};
+      certificate.push_back(
+          {"power of a constant", s.name, fmt::format("{}^x is exp(x * {:.9g})", base, std::log(base))});
+      return Expr::unary(Op::exp, e.args()[1] * Expr::constant(e.type(), std::log(base)));
+    });
+    if (!s.over.empty() || rests(s.body)) resting.insert(s.name);
+  }
   return region;
 }
 

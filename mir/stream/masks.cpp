@@ -17,6 +17,7 @@ namespace {
 
 // Choices, not measured: masks of models are far below either.
 constexpr double absorbs_scores = -1e30;  ///< an added constant at most this leaves nothing of what it is added to
+constexpr double absorbed = 1e22;         ///< what it still leaves nothing of: less than half of its last digit in f32
 constexpr double least_mask = -1000;      ///< greater constants are data rather than masks
 constexpr double negligible = 104;  ///< exp(−104) < 2^−149, the least f32 above 0: exp(−x) is 0 from here on
 
@@ -61,11 +62,12 @@ class Masks {
       case Op::add:
       case Op::sub: {
         Masked out;
-        if (takes_mask_away(x)) return out;
-        for (std::size_t i = 0; i < (x.op() == Op::add ? 2 : 1); ++i) {
-          const Masked m = masked(x.args()[i], finite);
-          if (m.bound <= absorbs_scores) out = either(out, m);
-        }
+        const Expr &left = x.args()[0], &right = x.args()[1];
+        const bool sum = x.op() == Op::add;
+        const Masked first = masked(left, finite);
+        if (first.bound <= absorbs_scores && (sum ? !raises(right) : !has_mask(right))) out = either(out, first);
+        const Masked second = sum ? masked(right, finite) : Masked{};
+        if (second.bound <= absorbs_scores && !raises(left)) out = either(out, second);
         return out;
       }
       case Op::mul:
@@ -90,13 +92,47 @@ class Masks {
     }
   }
 
-  /// Whether a mask is taken away in a sum: then it may be +∞ where another one is −∞.
-  bool takes_mask_away(const Expr& x) {
-    if (const auto it = takes_away_.find(x.identity()); it != takes_away_.end()) return it->second;
-    bool out = is_float(x.type()) && (x.op() == Op::neg || x.op() == Op::sub) &&
-               !masked(x.args().back(), true).where.is_constant(0);
-    for (const Expr& arg : x.args()) out = out || takes_mask_away(arg);
-    return takes_away_[x.identity()] = out;
+  /// Whether a constant as large as a mask's may make `x` large and positive: then another mask beside it does not decide the
+  /// sum. What tensors hold is taken for less than `absorbed` (README, documented choices).
+  bool raises(const Expr& x) {
+    if (const auto it = raises_.find(x.identity()); it != raises_.end()) return it->second;
+    return raises_[x.identity()] = find_raising(x);
+  }
+
+  bool find_raising(const Expr& x) {
+    switch (x.op()) {
+      case Op::constant:
+        return is_float(x.type()) && !(x.number() < absorbed);
+      case Op::cast:
+        return raises(x.args()[0]);
+      case Op::add:
+        return raises(x.args()[0]) || raises(x.args()[1]);
+      case Op::sub:
+        return raises(x.args()[0]) || has_mask(x.args()[1]);
+      case Op::select:
+        return raises(x.args()[1]) || raises(x.args()[2]);
+      case Op::mul:
+      case Op::div:
+        for (const std::size_t i : {0, 1}) {
+          const Expr &c = x.args()[1 - i], &of = x.args()[i];
+          if (!c.is_constant() || (i == 1 && x.op() == Op::div)) continue;
+          if (c.number() > 0 && c.number() < absorbed) return raises(of);
+          // A mask of a tensor's zeros and ones, times its constant.
+          return has_mask(of) || (std::abs(c.number()) >= absorbed && is_coordinate_condition(of));
+        }
+        return has_mask(x);
+      default:
+        return has_mask(x);
+    }
+  }
+
+  /// Whether a constant as large as a mask's is among the operands of `x`; conditions choose and are none.
+  bool has_mask(const Expr& x) {
+    if (x.op() == Op::constant) return is_float(x.type()) && !(std::abs(x.number()) < absorbed);
+    if (const auto it = has_mask_.find(x.identity()); it != has_mask_.end()) return it->second;
+    bool out = false;
+    for (std::size_t i = x.op() == Op::select ? 1 : 0; i < x.args().size(); ++i) out = out || has_mask(x.args()[i]);
+    return has_mask_[x.identity()] = out;
   }
 
   /// Coordinates where `c` holds (`wanted`) or fails whatever the tensors hold; all of them when it reads none.
@@ -113,7 +149,7 @@ class Masks {
   using Key = std::pair<const void*, bool>;  ///< an expression that the pass keeps alive, and `finite` or `wanted`
   std::map<Key, Masked> masked_;
   std::map<Key, Expr> surely_;
-  std::map<const void*, bool> takes_away_;
+  std::map<const void*, bool> raises_, has_mask_;
 };
 
 }  // namespace

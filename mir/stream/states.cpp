@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "mir/stream/multi_index.h"
 #include "mir/support/expr_brief.h"
@@ -181,6 +182,20 @@ std::string PassStates::take_name(const std::string& wanted) {
 
 // ---- moments -----------------------------------------------------------------------------------------------------
 
+/// Whether an infinite or NaN constant is among the operands; conditions choose and are none.
+static bool has_infinity(const Expr& e) {
+  std::vector<Expr> pending{e};
+  std::set<const void*> seen;
+  while (!pending.empty()) {
+    const Expr x = pending.back();
+    pending.pop_back();
+    if (x.op() == Op::constant && is_float(x.type()) && !std::isfinite(x.number())) return true;
+    if (!seen.insert(x.identity()).second) continue;
+    for (std::size_t i = x.op() == Op::select ? 1 : 0; i < x.args().size(); ++i) pending.push_back(x.args()[i]);
+  }
+  return false;
+}
+
 int PassStates::moment(const Moment& wanted, const std::string& name, DType type) {
   const Expr weight = problem_.canonical(value_of(wanted.weight, type));
   const Expr indicator = wanted.indicator ? problem_.canonical(wanted.indicator) : Expr();
@@ -222,9 +237,10 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
     }
   }
   add_update(m.state, body, wanted.over);
-  if (wanted.exponential < 0) all_stabilised_ = false;
+  // 0 · −inf is NaN, as the graph has it: a factor that a mask makes infinite is not left out.
+  if (wanted.exponential < 0 || has_infinity(weight)) all_stabilised_ = false;
   for (const auto& [shift, power] : wanted.powers) {
-    if (shift.kind == Shift::Kind::maximum) all_stabilised_ = false;  // 0 · −inf is NaN, as the graph has it
+    if (shift.kind == Shift::Kind::maximum) all_stabilised_ = false;
   }
   if (wanted.exponential >= 0) {
     Exponential& e = exponentials_[static_cast<std::size_t>(wanted.exponential)];

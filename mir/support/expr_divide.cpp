@@ -183,10 +183,43 @@ bool Simplifier::recombine_once(Polynomial& p, DType type) {
   return false;
 }
 
+/// k·(x mod c) + k·c·(x div c) is k·x for a product c of symbols, each times what else the terms share.
+bool Simplifier::recombine_symbolic_once(Polynomial& p) {
+  for (const auto& [product, coefficient] : p.terms) {
+    for (std::size_t i = 0; i < product.size(); ++i) {
+      const Expr& atom = product[i];
+      if (atom.op() != Op::mod || atom.args()[1].is_constant()) continue;
+      const Polynomial divisor = to_polynomial(atom.args()[1]);
+      if (divisor.terms.size() != 1 || divisor.constant != 0) continue;
+      Product others = product;
+      others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+      const Polynomial shared = others.empty() ? Polynomial::number(1) : Polynomial{{{others, 1}}, 0};
+      const Expr quotient = floordiv(atom.args()[0], atom.args()[1]);
+      MaybePolynomial whole = multiply(Polynomial::atom(quotient), divisor);
+      if (whole) whole = multiply(*whole, shared);
+      if (!whole || whole->terms.size() != 1) continue;
+      const auto& [beside, scale_of] = *whole->terms.begin();
+      const auto found = p.terms.find(beside);
+      std::int64_t needed = 0;
+      if (found == p.terms.end() || __builtin_mul_overflow(coefficient, scale_of, &needed) || found->second != needed)
+        continue;
+      const MaybePolynomial joined = multiply(to_polynomial(atom.args()[0]), shared);
+      Polynomial rest = p;
+      rest.terms.erase(product);
+      rest.terms.erase(beside);
+      const MaybePolynomial result = joined ? add(std::move(rest), *joined, coefficient) : std::nullopt;
+      if (!result) continue;
+      p = *result;
+      return true;
+    }
+  }
+  return false;
+}
+
 Polynomial Simplifier::recombine(Polynomial p, DType type) {
   // Each step removes a mod, but what it expands to may hold others: bound the steps.
   for (int steps = 0; steps < 16 && p.terms.size() > 1; ++steps) {
-    if (!recombine_once(p, type)) break;
+    if (!recombine_once(p, type) && !recombine_symbolic_once(p)) break;
   }
   return p;
 }

@@ -96,6 +96,7 @@ class Simplifier {
   Expr normal(const Polynomial& p, DType type);
   Polynomial recombine(Polynomial p, DType type);
   bool recombine_once(Polynomial& p, DType type);
+  bool recombine_symbolic_once(Polynomial& p);
   MaybePolynomial divide_or_modulo(const Polynomial& p, std::int64_t by, DType type, bool quotient);
   MaybePolynomial divide_grouped(const Polynomial& whole, const Polynomial& rest, std::int64_t by, DType type,
                                  bool quotient);

@@ -54,7 +54,7 @@ std::string fault(const Generated& g, Runner& runner, bool fuse, Tally* tally) {
   if (!model) return "refused: " + model.error().text();
   const auto symbols = bind_symbols(*model, g.inputs);
   if (!symbols) return "refused: " + symbols.error().text();
-  const auto expected = reference_of(*model, g.inputs, *symbols);
+  const auto expected = reference_of(*model, g.inputs, *symbols, g.infinite_data);
   if (!expected) return "no reference: " + expected.error().text();
   if (tally && fuse) {
     ++tally->graphs;

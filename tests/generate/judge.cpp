@@ -21,7 +21,7 @@ constexpr double largest = 3.4028234663852886e38;
 // within f32.
 constexpr double far = 1e18, near = 1e-18;
 
-enum class Arithmetic { perturbed, narrow, wide };
+enum class Arithmetic { perturbed, narrow, wide, indefinite };
 
 bool inexact(Op op) {
   static const std::set<Op> exact{Op::constant, Op::symbol, Op::axis,   Op::load,   Op::value,      Op::neg,
@@ -44,7 +44,7 @@ Expr noise(const std::vector<Expr>& place, std::uint64_t seed) {
 
 /// The graph with results of inexact operations, also where another node reads them, changed a little.
 /// narrow: instead, results are rounded to f32 and leave its range as they would on a device. wide: instead, exponentials
-/// stay within the range of f64.
+/// stay within the range of f64. indefinite: infinite results of reductions are NaN to those that read them.
 Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
   Graph out = graph;
   for (const NodeId id : graph.topological_order()) {
@@ -83,6 +83,14 @@ Graph changed(const Graph& graph, std::uint64_t seed, Arithmetic how) {
       if (n.body) for_each(n.body, [&](const Expr& e) { out |= is_float(e.type()) && inexact(e.op()); });
       return out;
     };
+    if (how == Arithmetic::indefinite) {
+      node.body = rewrite(node.body, [&](const Expr& e) -> Expr {
+        if (e.op() != Op::load || !is_float(e.type()) || graph.node(e.name()).reduce == ReduceOp::none) return {};
+        return Expr::select(Expr::unary(Op::isinf, e), Expr::constant(e.type(), nan), e);
+      });
+      out.replace(id, std::move(node));
+      continue;
+    }
     node.body = rewrite(node.body, [&](const Expr& e) {
       const bool read = e.op() == Op::load && is_computed(graph.node(e.name()));
       return is_float(e.type()) && (inexact(e.op()) || read) ? change(e) : Expr();
@@ -100,7 +108,8 @@ int kind(double v) {
 
 }  // namespace
 
-Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols) {
+Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols,
+                               bool infinite_data) {
   Reference out;
   AICF_TRY(out.values, numeric::reference(model, inputs, symbols));
   for (const auto& [name, value] : out.values) out.uncertainty[name] = Tensor(DType::f64, value.shape());
@@ -134,6 +143,7 @@ Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, c
   };
   AICF_RETURN_IF_ERROR(evaluate_again(Arithmetic::narrow));
   AICF_RETURN_IF_ERROR(evaluate_again(Arithmetic::wide));
+  if (infinite_data) AICF_RETURN_IF_ERROR(evaluate_again(Arithmetic::indefinite));
   // Three samples show which graphs are ill-conditioned; of those each element's own uncertainty takes more.
   constexpr int few = 3, many = 12;
   for (int i = 0; i < (out.widened > 0.05 ? many : few); ++i) {

@@ -17,14 +17,16 @@ namespace aicf::generate {
 /// inexact operation, inside bodies too, changed by a random relative amount of at most 2^-20 (eight ulps of f32). Where
 /// the graph's own operations in f32 would leave its range (overflow to infinity, underflow to 0; 18 digits of it, since a
 /// sum may be taken of squares without a factor that keeps them small), or an exponential that of f64, and that changes an
-/// element to or from NaN or infinity, the element is undetermined.
+/// element to or from NaN or infinity, the element is undetermined. With infinite data so are those that an infinite
+/// result of a reduction would change were it NaN (README, documented choices).
 struct Reference {
   NamedTensors values;       ///< f64, by output name
   NamedTensors uncertainty;  ///< f64; NaN where undetermined
   double undetermined = 0,
          widened = 0;  ///< parts of all elements; widened: allowed more than 3 times the plain tolerance
 };
-Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols);
+Result<Reference> reference_of(const Model& model, const NamedTensors& inputs, const numeric::Sizes& symbols,
+                               bool infinite_data);
 
 /// What a fused plan may give in place of the literal value (README, documented choices).
 struct Leeway {

@@ -250,6 +250,10 @@ void Reductions::build() {
     if (!all.empty()) y = s_.reduce(s_.any({"ReduceSum", "ReduceMax", "ReduceMean"}), y, all, s_.chance(50));
   }
   s_.output(y);
+  // What regions write beside their last value makes others wait for them.
+  for (const auto* values : {&rows_, &full_})
+    for (const Value& v : *values)
+      if (v.name != x_.name && v.name != "y" && s_.chance(15)) s_.output(v);
 }
 
 }  // namespace

@@ -156,6 +156,62 @@ a = Div(x, 0.0)
 b = Div(0.0, x)
 c = Mul(x, 0.0)
 )"},
+    // What a region waits for leads through a node without a region to another region, which writes what it reads.
+    {"waits_through_a_later_region", R"(g(x: f32[64, 32]) -> y3, r0, y2, r9, r10
+r0 = ReduceMax(Mul(x, x), [-1])
+r1 = ReduceSum(Mul(x, x), [-1])
+y2 = Add(Tanh(x), r0)
+y3 = Add(y2, r1)
+y5 = Add(x, r1)
+y6 = Add(Tanh(y5), r0)
+r9 = ReduceSum(Mul(y6, x), [-1])
+r10 = ReduceMax(Mul(y2, y5), [-1])
+)"},
+    // Of long rows the partial minimum starts at the largest integer, which devices have at 32 bits.
+    {"first_of_the_largest", R"(g(x: f32[3, 129]) -> y
+y = Hardmax(x, axis=-1)
+)"},
+    // Each added mask is −1e38 or 0 but for one, which takes the first one away where both are.
+    {"mask_taken_away_by_a_product", R"(g(Q: f32[5, 8], K: f32[300, 8], V: f32[300, 8]) -> out
+column = Range(0, 300, 1)
+far = Where(Less(column, 70), 0.0, -1e38)
+nearer = Where(Less(column, 130), 0.0, -1e38)
+x = Add(Add(MatMul(Q, Transpose(K, perm=[1, 0])), far), Mul(nearer, -1.0))
+out = MatMul(Softmax(x, axis=-1), V)
+)"},
+    {"mask_taken_away_by_a_quotient", R"(g(Q: f32[5, 8], K: f32[300, 8], V: f32[300, 8]) -> out
+column = Range(0, 300, 1)
+far = Where(Less(column, 70), 0.0, -1e38)
+nearer = Where(Less(column, 130), 0.0, -1e38)
+x = Add(Add(MatMul(Q, Transpose(K, perm=[1, 0])), far), Div(nearer, -1.0))
+out = MatMul(Softmax(x, axis=-1), V)
+)"},
+    {"mask_taken_away_by_a_magnitude", R"(g(Q: f32[5, 8], K: f32[300, 8], V: f32[300, 8]) -> out
+column = Range(0, 300, 1)
+far = Where(Less(column, 70), 0.0, -1e38)
+nearer = Where(Less(column, 130), 0.0, -1e38)
+x = Add(Add(MatMul(Q, Transpose(K, perm=[1, 0])), far), Abs(nearer))
+out = MatMul(Softmax(x, axis=-1), V)
+)"},
+    {"mask_taken_away_by_a_maximum", R"(g(Q: f32[5, 8], K: f32[300, 8], V: f32[300, 8]) -> out
+column = Range(0, 300, 1)
+far = Where(Less(column, 70), 0.0, -1e38)
+nearer = Where(Less(column, 130), 0.0, -1e38)
+x = Add(Add(MatMul(Q, Transpose(K, perm=[1, 0])), far), Max(Neg(nearer), 0.0))
+out = MatMul(Softmax(x, axis=-1), V)
+)"},
+    {"mask_taken_away_by_a_choice", R"(g(Q: f32[5, 8], K: f32[300, 8], V: f32[300, 8]) -> out
+column = Range(0, 300, 1)
+far = Where(Less(column, 70), 0.0, -1e38)
+nearer = Where(Less(column, 130), 0.0, -1e38)
+x = Add(Add(MatMul(Q, Transpose(K, perm=[1, 0])), far), Where(Less(column, 130), 0.0, 1e38))
+out = MatMul(Softmax(x, axis=-1), V)
+)"},
+    // A factor that the mask makes infinite: 0 · −inf is NaN.
+    {"masked_entropy", R"(g(Q: f32[5, 8], K: f32[300, 8]) -> e
+x = Where(Less(Range(0, 300, 1), 70), MatMul(Q, Transpose(K, perm=[1, 0])), -inf)
+e = ReduceSum(Mul(Softmax(x, axis=-1), x), [-1])
+)"},
     // Drivers decide x < x, and fold a product with the 0 that is left; x is NaN where values are negative.
     {"times_a_decided_choice", R"(g(x: f32[9]) -> a, b, c
 r = Sqrt(x)

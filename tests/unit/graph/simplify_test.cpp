@@ -1,5 +1,6 @@
 #include "mir/graph/simplify.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "helpers.h"
@@ -71,6 +72,20 @@ output y as "y"
 y: f32[i=s] = x[i]   # from Where_4, Less_3, Identity_2, Exp_0, Add_1
 output   y as "y"
 )");
+}
+
+// Branches become equal one level a round; however many there are, what is left is right.
+TEST(Simplify, EndsOnBranchesThatBecomeEqualLevelByLevel) {
+  std::string text = "input x: f32[8]\ninput c: bool[8]\ny0: f32[i=8] = exp(x[i])\na0: f32[i=8] = exp(x[i])\n";
+  constexpr int levels = 80;
+  for (int n = 1; n <= levels; ++n)
+    text += fmt::format(
+        "a{0}: f32[i=8] = exp(y{1}[i])\nb{0}: f32[i=8] = exp(a{1}[i])\n"
+        "y{0}: f32[i=8] = where(c[i], a{0}[i], b{0}[i])\n",
+        n, n - 1);
+  Graph g = graph_of(text + fmt::format("output y{} as \"y\"\n", levels));
+  ASSERT_TRUE(simplify_graph(g));
+  EXPECT_TRUE(verify(g));
 }
 
 TEST(Simplify, SymbolicExtentsDecideDivisions) {

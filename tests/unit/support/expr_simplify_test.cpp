@@ -59,6 +59,9 @@ TEST(Simplify, SymbolicDivisors) {
   EXPECT_EQ(simplified(floordiv(n * a + b, n), {{"n", {8, {}}}, {"b", {0, 7}}}), "a");
   EXPECT_EQ(simplified(mod(n * m * a + m * b, m)), "0");
   EXPECT_EQ(simplified(floordiv(n, n)), "1");
+  EXPECT_EQ(simplified(m * floordiv(z, m) + mod(z, m)), "z");
+  EXPECT_EQ(simplified(n * m * a + 3 * (m * floordiv(b, m)) + 3 * mod(b, m)), "m * n * a + 3 * b");
+  EXPECT_EQ(simplified(m * floordiv(z, m) + mod(b, m)), "m * (z // m) + b % m");
   EXPECT_EQ(simplified((n + m) / (n + m)), "1");
   EXPECT_EQ(simplified(n / 4), "n // 4");
   EXPECT_EQ(simplified(z / 4), "z / 4");

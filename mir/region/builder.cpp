@@ -26,10 +26,13 @@ constexpr int most_substitutions = 1024;     ///< loads of one member that are c
 constexpr std::size_t most_instances = 4;    ///< of one member that reduces
 constexpr std::size_t most_known = 1 << 16;  ///< bodies that are kept
 
+enum class Rows { as_written, joined };  // of the root: see join_rows()
+
 class Builder {
  public:
-  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root, ReducedAt reduced_at, Bodies& bodies)
-      : graph_(graph), members_(members), root_(root), reduced_at_(reduced_at), bodies_(bodies) {}
+  Builder(const Graph& graph, const std::set<NodeId>& members, NodeId root, ReducedAt reduced_at, Rows rows,
+          Bodies& bodies)
+      : graph_(graph), members_(members), root_(root), reduced_at_(reduced_at), rows_(rows), bodies_(bodies) {}
 
   std::expected<Region, BuildFailure> build(const std::vector<NodeId>& outputs);
 
@@ -39,8 +42,8 @@ class Builder {
   bool whole(const Node& node, const ExprMap& at, bool merges) const;
   std::string value_name(const Node& node, bool is_whole);
   const Instance* placed(const Expr& load) const;
-  void place_root(const Node& root);
-  void join_rows(const Node& root, Instance& own);
+  bool place_root(const Node& root);
+  bool join_rows(const Node& root, Instance& own);
   bool more_than_all(const Node& node, const Instance& instance) const;
   bool inside(const Expr& place, const Expr& extent) const;
   Expr clamp(const Node& node, ExprMap& at) const;
@@ -57,6 +60,7 @@ class Builder {
   const std::set<NodeId>& members_;
   NodeId root_;
   ReducedAt reduced_at_;
+  Rows rows_;
   Bodies& bodies_;
   Region region_;
   ExprMap extents_;  // of the region's axes, with their ranges and the bodies known over them: see_axes()
@@ -252,7 +256,7 @@ std::optional<std::pair<std::string, Expr>> merged(const Expr& load) {
 
 // The root's axes are axes of the region. One along which it reads what others reduce at (i div n, i mod n), as heads that
 // are merged, becomes two.
-void Builder::place_root(const Node& root) {
+bool Builder::place_root(const Node& root) {
   constexpr int most_splits = 4;
   Instance own{root.name, {}, {}};
   for (const Axis& a : root.axes) {
@@ -291,15 +295,16 @@ void Builder::place_root(const Node& root) {
     const auto next = std::ranges::find_if(loads, in_parts_only);
     if (next == loads.end() || !split(*next)) break;
   }
-  if (root.reduce == ReduceOp::none) join_rows(root, own);
+  if (rows_ == Rows::joined && !join_rows(root, own)) return false;
   instances_[root_] = {own};
+  return true;
 }
 
 // Rows that several reductions know as one axis and the root as several (5 i + j of queries in a plane) are one axis of the
 // region. One reduction alone, with maps, takes its place at 5 i + j.
-void Builder::join_rows(const Node& root, Instance& own) {
+bool Builder::join_rows(const Node& root, Instance& own) {
   const auto reduces = [&](NodeId id) { return graph_.node(id).reduce != ReduceOp::none; };
-  if (std::ranges::count_if(members_, reduces) < 2) return;
+  if (reduces(root_) || std::ranges::count_if(members_, reduces) < 2) return false;
   std::vector<Expr> loads;
   int steps = most_loads;
   loads_through_maps(loads_of(body_at(root, own.at)), false, loads, steps);
@@ -335,9 +340,10 @@ void Builder::join_rows(const Node& root, Instance& own) {
       std::erase_if(region_.axes, [&](const Axis& a) { return parts.contains(a.name); });
       see_axes();
       for (auto& [name, at] : own.at) at = simplify(substitute_axes(at, digits));
-      return;
+      return true;
     }
   }
+  return false;
 }
 
 // An instance with more elements than the member has would compute some of them again.
@@ -444,7 +450,7 @@ BuildFailure too_large(const Node& in_place, const Node& user) {
 
 std::expected<Region, BuildFailure> Builder::build(const std::vector<NodeId>& outputs) {
   const Node& root = graph_.node(root_);
-  place_root(root);
+  if (!place_root(root)) return std::unexpected(BuildFailure{root_, "rows", "none are joined"});
   const std::vector<NodeId> order = graph_.topological_order(members_);
   // Only reductions that come before look for axes by what was loaded.
   auto to_place = std::ranges::count_if(order, [&](NodeId id) { return !graph_.node(id).reduce_axes.empty(); });
@@ -566,7 +572,10 @@ const std::vector<Expr>& Bodies::loads(const Node& node, const Expr& load) {
 std::expected<Region, BuildFailure> build_region(const Graph& graph, const std::set<NodeId>& members, NodeId root,
                                                  const std::vector<NodeId>& outputs, ReducedAt reduced_at,
                                                  Bodies& bodies) {
-  return Builder(graph, members, root, reduced_at, bodies).build(outputs);
+  auto region = Builder(graph, members, root, reduced_at, Rows::as_written, bodies).build(outputs);
+  if (region || region.error().law != "index maps") return region;
+  auto joined = Builder(graph, members, root, reduced_at, Rows::joined, bodies).build(outputs);
+  return joined || joined.error().law != "rows" ? std::move(joined) : std::move(region);
 }
 
 }  // namespace aicf

@@ -33,8 +33,10 @@ NodeId narrowest(const Graph& graph, const Region& region, const std::set<std::s
 NodeId same_for_rows(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   const auto is_streamed = [&](const std::string& a) { return streamed.contains(a); };
   std::optional<std::set<std::string>> rows;
+  int results = 0;
   for (const Statement& s : region.statements) {
     if (std::ranges::none_of(s.over, is_streamed)) continue;
+    ++results;
     if (!rows) rows.emplace(s.axes.begin(), s.axes.end());
     std::erase_if(*rows, [&](const std::string& a) { return !contains(s.axes, a); });
   }
@@ -44,7 +46,8 @@ NodeId same_for_rows(const Graph& graph, const Region& region, const std::set<st
     const auto lacks = [&](const std::string& a) {
       return !contains(s.axes, a) && !region.axis(a).extent.is_constant(1);
     };
-    if (std::ranges::any_of(*rows, lacks) && std::ranges::any_of(s.axes, is_streamed))
+    // One result alone has a column's axis too, which its weights lack.
+    if (std::ranges::count_if(*rows, lacks) >= (results == 1 ? 2 : 1) && std::ranges::any_of(s.axes, is_streamed))
       return graph.find(s.node).value_or(-1);
   }
   return -1;
@@ -65,7 +68,7 @@ NodeId widest_part(const Graph& graph, const Region& region, const std::set<std:
   if (streamed.empty()) return -1;
   if (const NodeId narrow = narrowest(graph, region, streamed); narrow >= 0) return narrow;
   if (const NodeId same = same_for_rows(graph, region, streamed); same >= 0) return same;
-  return region.roles ? outside_streams(graph, region, streamed) : -1;
+  return outside_streams(graph, region, streamed);
 }
 
 std::optional<Failure> check_shape(const Graph& graph, const Region& region, const StreamingRegion& streaming,

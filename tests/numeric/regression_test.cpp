@@ -178,13 +178,6 @@ y = Hardmax(x, axis=-1)
 x = Where(Less(Range(0, 300, 1), 70), MatMul(Q, Transpose(K, perm=[1, 0])), -inf)
 e = ReduceSum(Mul(Softmax(x, axis=-1), x), [-1])
 )"},
-    // Drivers decide x < x, and fold a product with the 0 that is left; x is NaN where values are negative.
-    {"times_a_decided_choice", R"(g(x: f32[9]) -> a, b, c
-r = Sqrt(x)
-a = Mul(r, Where(Less(r, r), r, 0.0))
-b = Mul(r, Cast(Greater(r, r), to=1))
-c = Where(Equal(r, r), 1.0, Where(LessOrEqual(r, r), 2.0, 3.0))
-)"},
 };
 
 // Deterministic values in [-2, 2] with a zero among them.
@@ -242,6 +235,25 @@ peak = ReduceMax(Sin(Mul(x, ReduceMean(x, [1]))), [1], keepdims=0)
   EXPECT_NE(std::ranges::find(refusal.nodes, "peak"), refusal.nodes.end());
   EXPECT_NE(refusal.reason.find("monotone"), std::string::npos) << refusal.reason;
   EXPECT_NE(refusal.reason.find("sin"), std::string::npos) << refusal.reason;
+}
+
+// Drivers decide x < x, and fold a product with the 0 that is left, though x is NaN.
+TEST(ProductOfNaN, IsNaNWhereADriverDecidesTheOtherFactor) {
+  NUMERIC_TRY(Place place, open_place(lavapipe));
+  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(R"(g(x: f32[9]) -> a, b, c
+n = Neg(x)
+a = Mul(n, Where(Less(n, n), n, 0.0))
+b = Mul(x, Cast(Greater(x, x), to=1))
+c = Where(Equal(x, x), 1.0, Where(LessOrEqual(x, x), 2.0, 3.0))
+)",
+                                                     "product"));
+  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
+  Tensor x = values(model.semantic.inputs[0]);
+  for (const std::int64_t i : {0, 4, 8}) x.set(i, std::nan(""));
+  const NamedTensors inputs{{"x", x}};
+  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
+  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
+  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
 }
 
 // A mask of −1e38 and another term that takes it away where both are: no tile is left out for the one.

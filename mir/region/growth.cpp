@@ -13,7 +13,7 @@ namespace aicf {
 namespace {
 
 constexpr int most_nested = 8;             ///< contractions between a value and the root: no law takes as many
-constexpr int most_reductions = 64;        ///< of a region: each is a state or a pass, far fewer stream together
+constexpr int most_reductions = 64;        ///< of a region; a choice: models' have at most 8
 constexpr std::size_t most_members = 512;  ///< of a region: bounds its kernel, and how deep derivation nests
 
 bool transcendental(const Expr& body) {

@@ -12,7 +12,7 @@ namespace aicf {
 
 namespace {
 
-constexpr std::size_t most_results = 8;  ///< of a joined region: what it keeps for each of them shares the registers
+constexpr std::size_t most_results = 8;  ///< of a joined region, which share its registers; a choice, not measured
 
 /// The one axis that all streams of a region run along; empty when there is none.
 std::string streamed_axis(const StreamingRegion& streaming) {

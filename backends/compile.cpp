@@ -109,9 +109,10 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
   AICF_RETURN_IF_ERROR(verify(out.graph));
   // Moves become index maps, equal nodes become one: regions see only what computes.
   AICF_TRY([[maybe_unused]] int simplified, simplify_graph(out.graph));
-  if (options.fuse && split_reductions(out.graph) > 0) {
-    AICF_TRY([[maybe_unused]] int again, simplify_graph(out.graph));
-  }
+  for (const auto pass : {split_reductions, join_parts})
+    while (options.fuse && pass(out.graph) > 0) {
+      AICF_TRY([[maybe_unused]] int again, simplify_graph(out.graph));
+    }
   AICF_RETURN_IF_ERROR(verify(out.graph));
 
   FormOptions form;

@@ -24,4 +24,11 @@ Result<int> simplify_graph(Graph& graph);
 /// reads reduced values along the axis that the end does not read. Returns the number of splits; for simplify_graph() to follow.
 int split_reductions(Graph& graph);
 
+/// Takes parts that the model computes apart, along an axis that is reduced, as one:
+///  * where(i < n, a[i], b[i - n]) of two reductions of the same length: one reduction of where(i < n, …, …), as products with
+///    keys of a cache and with new ones whose scores are concatenated;
+///  * a + b of two sums that read the elements before n and from n on of one value: one sum, as the weights of these keys.
+/// Only of reductions that nothing else reads. Returns the number of joins; for simplify_graph() to follow.
+int join_parts(Graph& graph);
+
 }  // namespace aicf

@@ -2,23 +2,13 @@
 #include <set>
 
 #include "mir/graph/simplify.h"
+#include "mir/graph/turn.h"
 
 namespace aicf {
 namespace {
 
 constexpr std::int64_t most_apart = 4;  ///< elements of the short part, each written out
 constexpr int most_maps = 16;           ///< that are followed to where a value is chosen
-
-/// The coordinate at which `condition` turns as `axis` grows; empty when it does otherwise.
-Expr turn(const Expr& condition, const std::string& axis) {
-  if (condition.op() == Op::not_) return turn(condition.args()[0], axis);
-  if (condition.op() != Op::lt && condition.op() != Op::le) return {};
-  const bool left = condition.args()[0] == Expr::axis(axis);
-  if (!left && condition.args()[1] != Expr::axis(axis)) return {};
-  const Expr& other = condition.args()[left ? 1 : 0];
-  if (!axes_of(other).empty() || !loads_of(other).empty()) return {};
-  return left == (condition.op() == Op::lt) ? other : other + Expr(1);  // n < c, c <= n; n <= c, c < n
-}
 
 class Splitter {
  public:
@@ -32,18 +22,16 @@ class Splitter {
 
  private:
   /// Where `body` chooses between two values along `axis`, itself or in maps that it reads there.
-  Expr boundary(const Expr& body, const std::string& axis, int& maps) const {
-    Expr found;
+  void boundaries(const Expr& body, const std::string& axis, int& maps, std::vector<Expr>& out) const {
     for_each(body, [&](const Expr& e) {
-      if (found) return;
-      if (e.op() == Op::select) found = turn(e.args()[0], axis);
+      if (e.op() == Op::select)
+        if (const auto turned = turn(e.args()[0], axis)) out.push_back(simplify(turned->at));
       if (e.op() != Op::load) return;
       const Node& producer = graph_.node(e.name());
       if (producer.kind != NodeKind::compute || producer.reduce != ReduceOp::none) return;
-      for (std::size_t d = 0; d < producer.axes.size() && !found; ++d)
-        if (e.args()[d] == Expr::axis(axis) && maps-- > 0) found = boundary(producer.body, producer.axes[d].name, maps);
+      for (std::size_t d = 0; d < producer.axes.size(); ++d)
+        if (e.args()[d] == Expr::axis(axis) && maps-- > 0) boundaries(producer.body, producer.axes[d].name, maps, out);
     });
-    return found;
   }
 
   /// Reduced values that `body` reads, itself or through maps; with `axis`, those whose place depends on it. False when there
@@ -80,9 +68,14 @@ class Splitter {
     if (node.kind != NodeKind::compute || node.reduce_axes.size() != 1) return false;
     const Axis& axis = node.reduce_axes[0];
     int maps = most_maps;
-    const Expr at = boundary(node.body, axis.name, maps);
-    if (!at) return false;
-    const auto head = simplify(at).as_int(), tail = simplify(axis.extent - at).as_int();
+    std::vector<Expr> places;
+    boundaries(node.body, axis.name, maps, places);
+    return std::ranges::any_of(places, [&](const Expr& at) { return split(node, at); });
+  }
+
+  bool split(const Node& node, const Expr& at) {
+    const Axis& axis = node.reduce_axes[0];
+    const auto head = at.as_int(), tail = simplify(axis.extent - at).as_int();
     const auto is_short = [](const std::optional<std::int64_t>& n) { return n && *n >= 1 && *n <= most_apart; };
     if (is_short(head) == is_short(tail)) return false;  // both: short as a whole
     const bool at_end = is_short(tail);
@@ -105,7 +98,7 @@ class Splitter {
     whole.body = Expr::load(rest.name, index, node.type);
     for (const Expr& part : parts) whole.body = combine(node.reduce, whole.body, part);
     graph_.add(std::move(rest));
-    graph_.replace(id, std::move(whole));
+    graph_.replace(node.id, std::move(whole));
     return true;
   }
 
@@ -113,6 +106,20 @@ class Splitter {
 };
 
 }  // namespace
+
+std::optional<Turn> turn(const Expr& condition, const std::string& axis) {
+  if (condition.op() == Op::not_) {
+    std::optional<Turn> other = turn(condition.args()[0], axis);
+    if (other) other->before = !other->before;
+    return other;
+  }
+  if (condition.op() != Op::lt && condition.op() != Op::le) return {};
+  const bool left = condition.args()[0] == Expr::axis(axis);
+  if (!left && condition.args()[1] != Expr::axis(axis)) return {};
+  const Expr& other = condition.args()[left ? 1 : 0];
+  if (!axes_of(other).empty() || !loads_of(other).empty()) return {};
+  return Turn{left == (condition.op() == Op::lt) ? other : other + Expr(1), left};  // n < c, c <= n; n <= c, c < n
+}
 
 int split_reductions(Graph& graph) {
   return Splitter(graph).run();

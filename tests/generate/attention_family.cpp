@@ -389,6 +389,10 @@ void AttentionLike::build() {
   if (s_.chance(20)) q = s_.binary("Mul", q, s_.constant(1 / std::sqrt(static_cast<double>(width))));
   Value scores;
   bool grouped = false;
+  std::int64_t cut = 0;
+  const auto product = [&](std::int64_t begin, std::int64_t end) {
+    return s_.matmul(q, s_.swap_last(s_.slice(k, -2, begin, end)));
+  };
   if (per_group > 1 && s_.chance(40)) {  // queries of a group in a dimension of their own
     grouped = true;
     q = s_.reshape(q, {q.dim(0), {groups}, {per_group}, q.dim(2), q.dim(3)});
@@ -398,6 +402,9 @@ void AttentionLike::build() {
   }
   if (!grouped && s_.chance(15))
     scores = s_.custom("Einsum", {q, k}, {q.dim(0), q.dim(1), q.dim(2), k.dim(2)}, {{"equation", "bhqd,bhkd->bhqk"}});
+  else if (keys_.size > 1 && keys_.symbol.empty() && s_.chance(12))  // scores of two parts of the keys
+    cut = 1 + s_.pick(static_cast<int>(keys_.size - 1)),
+    scores = s_.concat({product(0, cut), product(cut, INT64_MAX)}, -1);
   else
     scores = s_.matmul(q, s_.swap_last(k));
   const Value raw = scores;
@@ -409,7 +416,15 @@ void AttentionLike::build() {
     v = s_.slice(v, 1, 0, heads_.size);
     normaliser_site_ = {};
   }
-  Value out = s_.matmul(twist_ == transposed_weights && queries_.size == keys_.size ? s_.swap_last(p) : p, v);
+  const bool turned = twist_ == transposed_weights && queries_.size == keys_.size;
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return s_.matmul(s_.slice(p, -1, begin, end), s_.slice(v, -2, begin, end));
+  };
+  Value out;
+  if (cut > 0 && !turned && s_.chance(60))
+    out = s_.binary("Add", part(0, cut), part(cut, INT64_MAX)), normaliser_site_ = {};
+  else
+    out = s_.matmul(turned ? s_.swap_last(p) : p, v);
   if (!normaliser_site_.name.empty() && twist_ < 0 && keys_.size > 0) s_.site(normaliser_site_, out);
   if (twist_ == twice) out = s_.binary("Add", out, s_.reduce("ReduceMean", v, {-2}, true));
   if (grouped) out = s_.reshape(out, {out.dim(0), heads_, out.dim(3), out.dim(4)});

@@ -43,6 +43,19 @@ output l as "l"
   EXPECT_THAT(text, HasSubstr("l: f32[i=q] = l_rest[i] + exp(cat[i, 0]) + exp(cat[i, 1])"));
 }
 
+TEST(SplitReductions, EndBesideLongerPartsLeavesTheAxis) {
+  const std::string text = split(R"(
+input a: f32[q, n]
+input sink: f32[1]
+s: f32[i=q, j=n] = sum(a[i, k] * a[j, k] over k=n)
+cat: f32[i=q, j=2 * n + 1] = where(j < 1, sink[0], where(j < n + 1, s[i, j - 1], a[i, j - n - 1]))
+m: f32[i=q] = max(cat[i, j] over j=2 * n + 1)
+output m as "m"
+)",
+                                 1);
+  EXPECT_THAT(text, HasSubstr("m_rest: f32[i=q] = max(cat[i, j + 1] over j=2 * n)"));
+}
+
 // The last key is a key as the others: its score would be made in a second place.
 TEST(SplitReductions, PartOfOneProductStays) {
   split(R"(

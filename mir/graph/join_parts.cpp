@@ -168,13 +168,15 @@ class Joiner {
     return {};
   }
 
-  /// The reduction of parts [first, last) as one, over the axes of `node` that they have; what to read in their place.
+  /// The reduction of parts [first, last) as one, over the axes of `node` that they have; what to read in their place. Empty for
+  /// products that have no operand in common: as one they would load those of both.
   Expr joined(const Node& node, std::size_t d, const std::vector<Part>& parts, std::size_t first, std::size_t last) {
     const Axis& axis = node.axes[d];
     const Expr begin = first == 0 ? Expr(0) : parts[first - 1].end;
     Node one = graph_.node(parts[first].sum.name());
     const std::set<std::string> used = axes_of(parts[first].sum);
     const std::vector<Axis> reduced = one.reduce_axes;
+    const bool is_contraction = primitive(one) == Primitive::contract;
     one.axes.clear();
     std::vector<Expr> index;
     for (const Axis& a : node.axes) {
@@ -203,6 +205,7 @@ class Joiner {
       for (const std::string& o : part.origin)
         if (std::ranges::find(one.origin, o) == one.origin.end()) one.origin.push_back(o);
     }
+    if (is_contraction && one.body.op() == Op::select) return {};
     one.name = graph_.unique_name(one.name);
     const std::string name = one.name;
     const DType type = one.type;
@@ -240,10 +243,11 @@ class Joiner {
       for (std::size_t k = 0; k < parts.size();) {
         std::size_t last = k + 1;
         while (last < parts.size() && joins(k, last)) ++last;
+        const Expr one = last - k > 1 ? joined(node, d, parts, k, last) : Expr();
+        if (!one) last = k + 1;
         Part whole = parts[last - 1];
-        if (last - k > 1) {
+        if (one) {
           changed = true;
-          const Expr one = joined(node, d, parts, k, last);
           for (std::size_t i = last; i-- > k;) {
             const Expr value = rewrite(parts[i].value, [&](const Expr& e) { return e == parts[i].sum ? one : Expr(); });
             whole.value = i + 1 == last ? value : choose(less(Expr::axis(axis.name), parts[i].end), value, whole.value);

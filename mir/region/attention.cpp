@@ -126,6 +126,22 @@ bool is_chain(const Region& region, const Statement& outer, const std::string& i
          std::ranges::any_of(outer.body.args(), [&](const Expr& e) { return is_inner(is_inner, e); });
 }
 
+/// V with one number a key: the operand of the outer product that carries the keys, rests on no score and is the same for all
+/// rows that K is the same for. Empty where there is none.
+std::string single_values(const Ancestry& ancestry, const Statement& outer, const std::string& inner,
+                          const std::string& kv, const std::set<std::string>& axes_of_k) {
+  if (outer.body.op() != Op::mul) return {};
+  for (const Expr& side : outer.body.args()) {
+    const std::set<std::string> on = values_of(side);
+    if (std::ranges::any_of(on, [&](const std::string& v) { return v == inner || ancestry.depends(v, inner); }))
+      continue;
+    for (const Expr& l : elementwise_loads(ancestry, side))
+      if (const std::set<std::string> a = axes_in(l); a.contains(kv) && std::ranges::includes(axes_of_k, a))
+        return l.name();
+  }
+  return {};
+}
+
 void rename_axes(Region& region, const std::vector<std::pair<std::string, std::string>>& wanted) {
   std::set<std::string> taken;
   for (const Axis& a : region.axes) taken.insert(a.name);
@@ -166,10 +182,12 @@ void detect_attention(Region& region) {
       std::string d = inner.over.empty() ? "" : inner.over.back();
       AttentionRoles roles;
       std::string q_axis;
+      std::set<std::string> axes_of_k;
       for (const Expr& l : operands) {
         std::set<std::string> a = axes_in(l);
         if (!a.contains(d)) continue;
         (a.contains(kv) ? roles.k : roles.q) = l.name();
+        if (a.contains(kv)) axes_of_k.insert(a.begin(), a.end());
         if (!a.contains(kv))
           for (const std::string& x : inner.axes)
             if (x != kv && a.contains(x)) q_axis = x;  // the last one: rows of Q
@@ -182,6 +200,7 @@ void detect_attention(Region& region) {
         for (const std::string& x : outer->axes)
           if (a.contains(x) && !contains(inner.axes, x)) roles.v = l.name(), e_axis = x;
       }
+      if (roles.v.empty()) roles.v = single_values(ancestry, *outer, inner.name, kv, axes_of_k);
       if (roles.q.empty() || roles.k.empty() || roles.v.empty()) continue;
       if (region.input(roles.k) && region.input(roles.k)->constant && region.input(roles.v) &&
           region.input(roles.v)->constant)

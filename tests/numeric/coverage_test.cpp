@@ -26,7 +26,7 @@ const std::string document = std::string(AICF_TESTS_DIR) + "/models/coverage.md"
 constexpr const char* head = R"(# What becomes of the models
 
 Made by `tests/numeric/coverage_test.cpp` (`AICF_BLESS=1` writes it); compiled for lavapipe, sizes left symbolic. *sites*: attentions in the model, counted by hand.
-*streamed*: attentions whose scores are never in memory. *regions*: kernels or pairs of a split kernel and its merge. *refused*: wider fusions that were
+*streamed*: attentions whose scores are never in memory; a head one number wide and keys that are all one leave no product of rows to find (0, in one region). *regions*: kernels or pairs of a split kernel and its merge. *refused*: wider fusions that were
 not made, by law. Every operation of every model here stands in a region or was folded while importing. Models below `other models` are not kept in the repository.
 
 | model | sites | streamed | regions | refused |
@@ -114,7 +114,7 @@ TEST_P(Coverage, IsWhatTheDocumentSays) {
   for (const Refusal& r : compiled.refusals) ++laws[r.law];
   std::vector<std::string> refused;
   for (const auto& [law, n] : laws) refused.push_back(n == 1 ? law : fmt::format("{} × {}", n, law));
-  if (streamed < known.sites) {  // with a head of one number it is no attention any more, but one region all the same
+  if (streamed < known.sites) {  // no product of rows is left: one region all the same
     EXPECT_FALSE(laws.empty() && static_cast<int>(compiled.regions.size()) > known.sites)
         << "an attention is not streamed and no law says why";
   }

@@ -168,6 +168,12 @@ Result<void> softmax(Lowering& op) {
   });
 }
 
+/// Whether `e` is at the place of the extreme element `best`: where one is NaN the extreme is NaN, and so is its place.
+Expr is_extreme(const Expr& e, const Expr& best) {
+  const Expr same = equal(e, best);
+  return is_float(e.type()) ? logical_or(same, Expr::unary(Op::isnan, e)) : same;
+}
+
 Result<void> arg_extreme(Lowering& op) {
   const ValuePtr x = op.in(0);
   AICF_RETURN_IF_ERROR(op.want_number(0));
@@ -186,7 +192,7 @@ Result<void> arg_extreme(Lowering& op) {
                                  last ? ReduceOp::max : ReduceOp::min, [&](const Index& i, const Index& r) {
                                    const Expr e = op.at(x, dims.full(i, r, keepdims));
                                    const Expr b = op.at(best, keepdims ? dims.reduced(i) : i);
-                                   return Expr::select(equal(e, b), r[0], none);
+                                   return Expr::select(is_extreme(e, b), r[0], none);
                                  }));
   op.result(0, std::move(y));
   return {};
@@ -209,7 +215,7 @@ Result<void> hardmax(Lowering& op) {
   AICF_TRY(const ValuePtr first, op.reduce({op.name("first"), DType::i64, dims.kept, {x, best}}, dims.over,
                                            ReduceOp::min, [&](const Index& i, const Index& r) {
                                              const Expr e = op.at(x, dims.full(i, r, false));
-                                             return Expr::select(equal(e, op.at(best, i)), place(r),
+                                             return Expr::select(is_extreme(e, op.at(best, i)), place(r),
                                                                  op.product(dims.over));
                                            }));
   return op.result_map(x->type, x->shape, {first}, [&](const Index& i) {

@@ -86,7 +86,7 @@ std::optional<CentredMean> PassStates::centred(const Expr& e) {
   }
   if (!r || r->terms.size() != 1) return std::nullopt;
   const Term& t = r->terms[0];
-  if (t.condition || t.indicator || !t.weight.trivial() || t.linears.size() != 1) return std::nullopt;
+  if (t.condition || !t.outer_coefficient.trivial() || t.linears.size() != 1) return std::nullopt;
   if (t.linears[0].b || t.linears[0].power != 1) return std::nullopt;
   const Moment& m = moments_[static_cast<std::size_t>(r->moments[0])];
   if (m.powers.size() != 1 || m.powers[0].first.kind != Shift::Kind::family) return std::nullopt;
@@ -101,22 +101,30 @@ std::optional<CentredMean> PassStates::centred(const Expr& e) {
     rest.num.insert(rest.num.end(), more.den.begin(), more.den.end());
     rest.den.insert(rest.den.end(), more.num.begin(), more.num.end());
   }
+  const DType type = f.x.type();
+  Expr weight = Expr::value(f.weight, type);
   if (f.exponential < 0) {
-    if (!is_inverse_extent(rest, f.over)) return std::nullopt;
+    const bool whole = !t.indicator && t.weight.trivial() && is_inverse_extent(rest, f.over);
+    if (!whole) {
+      if (!rest.num.empty() || rest.den.size() != 1 || rest.den[0].op() != Op::value) return std::nullopt;
+      const Reduction* l = reduction(rest.den[0].name());
+      if (!l || !sums_weights(*l, t)) return std::nullopt;
+      weight = finished(rest.den[0]);
+    }
   } else {
+    if (t.indicator || !t.weight.trivial()) return std::nullopt;
     // The divisor is the sum of the same exponentials.
     if (!rest.num.empty() || rest.den.size() != 1 || rest.den[0].op() != Op::value) return std::nullopt;
     const Reduction* l = reduction(rest.den[0].name());
     if (!l || l->terms.size() != 1) return std::nullopt;
     const Term& s = l->terms[0];
-    const Moment& weight = moments_[static_cast<std::size_t>(l->moments[0])];
+    const Moment& sum = moments_[static_cast<std::size_t>(l->moments[0])];
     const bool same_b = static_cast<bool>(s.exp_b) == static_cast<bool>(t.exp_b) && (!s.exp_b || s.exp_b == t.exp_b);
-    if (weight.state != f.weight || !same_b || s.condition || !s.coefficient.trivial()) return std::nullopt;
+    if (sum.state != f.weight || !same_b || s.condition || !s.coefficient.trivial()) return std::nullopt;
   }
-  const DType type = f.x.type();
   CentredMean mean;
   if (!f.pivot.empty()) mean.pivot = Expr::value(f.pivot, type);
-  mean.difference = Expr::value(f.finish_centre, type) + Expr::value(m.state, type) / Expr::value(f.weight, type);
+  mean.difference = Expr::value(f.finish_centre, type) + Expr::value(m.state, type) / weight;
   return mean;
 }
 
@@ -261,9 +269,12 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
   const Term& t = r.terms[i];
   const Moment m = moments_[static_cast<std::size_t>(r.moments[i])];
   const DType type = r.statement->type;
-  Factors factors;
-  for (const Expr& f : t.coefficient.num) factors.num.push_back(finished(f));
-  for (const Expr& f : t.coefficient.den) factors.den.push_back(finished(f));
+  const auto finished_factors = [&](Factors f) {
+    for (auto* list : {&f.num, &f.den})
+      for (Expr& e : *list) e = finished(e);
+    return f;
+  };
+  Factors factors = finished_factors(t.coefficient), outer_factors = finished_factors(t.outer_coefficient);
   Expr outer;
   bool unset = false;
   if (m.exponential >= 0) outer = outer_exponential(t, m.exponential, factors, unset);
@@ -274,17 +285,17 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
     about = shift.index;  // x - m is NaN where x and m are -inf
     unset = true;
   }
-  trivial &= factors.trivial() && !outer && t.linears.empty() && !t.condition && !unset;
+  trivial &=
+      factors.trivial() && t.outer_coefficient.trivial() && !outer && t.linears.empty() && !t.condition && !unset;
   for (const Expr& f : factors.num) value = f.is_constant(-1) ? -value : f * value;
   if (outer) value = outer * value;
-  for (const Expr& f : factors.den) {
-    value = value / f;
-    // A divisor that is NaN for the same reason already says it.
+  for (const Expr& f : factors.den) value = value / f;
+  // A divisor that is NaN for the same reason already says it.
+  for (const auto* divisors : {&factors.den, &outer_factors.den})
     for (const Reduction& other : reductions_) {
       auto final = finals_.find(other.statement->name);
-      if (final != finals_.end() && final->second == f && other.unset_by == about) unset = false;
+      if (final != finals_.end() && has(*divisors, final->second) && other.unset_by == about) unset = false;
     }
-  }
   if (unset) {
     r.unset_by = about;
     value = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(about)]), nan_of(type), value);
@@ -292,6 +303,8 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
   if (const std::string& selected = r.selected[i]; !selected.empty()) {
     value = Expr::select(Expr::value(selected, DType::boolean), value, Expr::constant(type, 0));
   }
+  for (const Expr& f : outer_factors.num) value = f.is_constant(-1) ? -value : f * value;
+  for (const Expr& f : outer_factors.den) value = value / f;
   if (t.condition) value = Expr::select(finished(t.condition), value, Expr::constant(type, 0));
   // Reduced axes that the factors vary over.
   const std::vector<std::string> all = others(*r.statement);

@@ -125,15 +125,210 @@ Expr PassStates::exponential_value(int index) {
 
 // ---- centres -----------------------------------------------------------------------------------------------------
 
-int PassStates::family(const Expr& x, int exponential_index, const std::vector<std::string>& over) {
+bool PassStates::Counted::operator==(const Counted& other) const {
+  const auto same = [](const Expr& a, const Expr& b) {
+    return static_cast<bool>(a) == static_cast<bool>(b) && (!a || a == b);
+  };
+  return same(weight, other.weight) && same(indicator, other.indicator);
+}
+
+/// Whether a state about `to` has other rows when it rests on `e` too.
+bool PassStates::adds_rows(const Expr& e, std::initializer_list<Expr> to) const {
+  std::vector<std::string> rows{problem_.axis()};
+  for (const Expr& x : to) {
+    if (!x) continue;
+    const std::vector<std::string> more = axes(x);
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  return !std::ranges::all_of(axes(e), [&](const std::string& a) { return has(rows, a); });
+}
+
+/// The condition that a factor of 0 or 1 is; empty for others.
+Expr PassStates::mask_of(Expr factor) const {
+  while (factor.op() == Op::value && problem_.is_open(factor.name())) factor = problem_.statement(factor.name()).body;
+  const auto args = factor.args();
+  if (factor.op() == Op::cast && args[0].type() == DType::boolean) return args[0];
+  if (factor.op() != Op::select) return {};
+  if (args[1].is_constant(1) && args[2].is_constant(0)) return args[0];
+  return args[1].is_constant(0) && args[2].is_constant(1) ? logical_not(args[0]) : Expr();
+}
+
+/// The exponent where the term counts, −∞ elsewhere: what is masked may be larger than all that is not, and a maximum of it
+/// would leave nothing of the rest.
+Expr PassStates::guarded_exponent(const Term& t) const {
+  const Expr& x = t.exp_x;
+  const Expr whole = problem_.canonical(x);
+  const bool safe = std::ranges::all_of(loads_of(whole), [&](const Expr& l) { return problem_.in_bounds(l); });
+  if (safe && existing_maximum(part_of(x).first)) return x;
+  if (t.indicator && (!safe || !adds_rows(t.indicator, {x, t.exp_b}))) {
+    const Expr condition = problem_.canonical(t.indicator);
+    // A maximum that the graph takes away itself, of x and another constant where it is masked.
+    std::vector<SignedAtom> atoms;
+    flatten_sum(t.exp_b, false, atoms);
+    const auto is_taken_away = [&](const std::string& maximum) {
+      return std::ranges::any_of(reductions_, [&](const Reduction& r) {
+        return r.maximum == maximum && std::ranges::any_of(atoms, [&](const SignedAtom& a) {
+                 return a.negative && a.e.op() == Op::value && a.e.name() == r.statement->name;
+               });
+      });
+    };
+    for (const Plain& p : plains_) {
+      if (p.op != ReduceOp::max || p.canonical.op() != Op::select || !is_taken_away(p.state)) continue;
+      const auto chosen = p.canonical.args();
+      const bool as_is = chosen[0] == condition && chosen[1] == whole && chosen[2].is_constant();
+      const bool negated =
+          chosen[0] == problem_.canonical(logical_not(t.indicator)) && chosen[2] == whole && chosen[1].is_constant();
+      if (as_is || negated) return p.canonical;
+    }
+    return Expr::select(t.indicator, safe ? x : whole, infinity(x.type(), true));
+  }
+  // A factor of 0 or 1 masks too, but 0 · inf stays NaN.
+  Expr counts;
+  for (const Expr& w : t.weight.num)
+    if (const Expr m = mask_of(w); m && !adds_rows(m, {x, t.exp_b})) counts = counts ? logical_and(counts, m) : m;
+  if (!counts) return x;
+  return Expr::select(logical_or(counts, logical_not(is_finite(x))), x, infinity(x.type(), true));
+}
+
+/// The weights of a term without those that differ within the rows of its differences.
+PassStates::Counted PassStates::own_weights(const Linear& l, const Term& t) const {
+  Counted out;
+  if (t.indicator && !adds_rows(t.indicator, {l.x, l.b, t.exp_x})) out.indicator = problem_.canonical(t.indicator);
+  Factors all = t.weight, factors;
+  all *= t.outer_weight;
+  for (const auto& [from, to] : {std::pair{&all.num, &factors.num}, std::pair{&all.den, &factors.den}})
+    for (const Expr& w : *from)
+      if (!adds_rows(w, {l.x, l.b, t.exp_x}) && !(mask_of(w) && has(*to, w))) to->push_back(w);
+  if (factors.trivial()) return out;
+  const DType type = l.x.type();
+  const Expr weight = Expr::unary(Op::abs, problem_.canonical(value_of(factors, type)));
+  out.weight = Expr::select(is_finite(weight), weight, Expr::constant(type, 0));
+  return out;
+}
+
+/// A product of along factors as (x + 0)^1 beside the rest, for each factor; a factor where(c, x, 0) is x where c.
+std::vector<Term> PassStates::powers_apart(const Term& t) const {
+  std::vector<Term> out;
+  if (!t.linears.empty() || t.indicator || !t.weight.den.empty()) return out;
+  const auto opened = [&](Expr e) {
+    while (e.op() == Op::value && problem_.is_open(e.name())) e = problem_.statement(e.name()).body;
+    return e;
+  };
+  std::vector<Expr> factors, pending(t.weight.num.rbegin(), t.weight.num.rend());
+  while (!pending.empty()) {
+    const Expr e = pending.back(), inner = opened(e);
+    pending.pop_back();
+    if (inner.op() == Op::mul)
+      pending.insert(pending.end(), inner.args().rbegin(), inner.args().rend());
+    else
+      factors.push_back(e);
+  }
+  for (std::size_t i = 0; i < factors.size(); ++i) {
+    Term about = t;
+    about.weight.num = factors;
+    about.weight.num.erase(about.weight.num.begin() + static_cast<std::ptrdiff_t>(i));
+    about.linears.push_back({factors[i], {}, 1});
+    const Expr chosen = opened(factors[i]);
+    if (chosen.op() == Op::select && (chosen.args()[1].is_constant(0) || chosen.args()[2].is_constant(0))) {
+      const bool first = chosen.args()[2].is_constant(0);
+      about.indicator = first ? chosen.args()[0] : logical_not(chosen.args()[0]);
+      about.linears[0].x = chosen.args()[first ? 1 : 2];
+      about.outer_weight = std::exchange(about.weight, {});
+    }
+    out.push_back(std::move(about));
+  }
+  return out;
+}
+
+/// The sum of x that b takes away, as a term about x.
+std::optional<Term> PassStates::mean_of(const Linear& l) const {
+  if (!l.b) return std::nullopt;
+  const Expr x = problem_.canonical(l.x);
+  for (const std::string& result : problem_.results(l.b)) {
+    const Reduction* r = reduction(result);
+    if (!r) continue;
+    for (const Term& t : r->terms) {
+      std::vector<Term> forms = powers_apart(t);
+      forms.push_back(t);
+      for (const Term& form : forms)
+        if (form.linears.size() == 1 && !form.linears[0].b && form.linears[0].power == 1 &&
+            problem_.canonical(form.linears[0].x) == x)
+          return form;
+    }
+  }
+  return std::nullopt;
+}
+
+/// Whether `l` is the sum of what a term's powers are weighed by: then the term over `l` is a mean.
+bool PassStates::sums_weights(const Reduction& l, const Term& t) const {
+  if (l.terms.size() != 1) return false;
+  const Term& s = l.terms[0];
+  if (s.condition || s.exp_x || t.exp_x || !s.linears.empty() || !s.coefficient.trivial() ||
+      !s.outer_coefficient.trivial() || reduced_over(s) != reduced_over(t))
+    return false;
+  // Conditions apart from factors: a mask may be either.
+  const auto parts = [&](const Term& of) {
+    Factors weight = of.weight;
+    weight *= of.outer_weight;
+    std::vector<Expr> conditions, factors;
+    const auto split = [&](const Expr& condition) {
+      std::vector<Expr> pending{condition};
+      while (!pending.empty()) {
+        const Expr c = pending.back();
+        pending.pop_back();
+        if (c.op() == Op::and_)
+          pending.insert(pending.end(), c.args().begin(), c.args().end());
+        else
+          conditions.push_back(problem_.canonical(c));
+      }
+    };
+    if (of.indicator) split(of.indicator);
+    for (const Expr& w : weight.num)
+      if (const Expr m = mask_of(w))
+        split(m);
+      else
+        factors.push_back(problem_.canonical(w));
+    for (const Expr& w : weight.den) factors.push_back(Expr::unary(Op::reciprocal, problem_.canonical(w)));
+    return std::pair(conditions, factors);
+  };
+  const auto same = [](const std::vector<Expr>& a, const std::vector<Expr>& b, bool once) {
+    const auto within = [&](const std::vector<Expr>& of, const std::vector<Expr>& all) {
+      return std::ranges::all_of(of, [&](const Expr& e) {
+        return once ? std::ranges::find(all, e) != all.end() : std::ranges::count(of, e) == std::ranges::count(all, e);
+      });
+    };
+    return within(a, b) && within(b, a);
+  };
+  const auto [conditions, factors] = parts(s);
+  const auto [others, more] = parts(t);
+  return same(conditions, others, true) && same(factors, more, false);
+}
+
+/// What counts in the centre of x + b: what counts in the mean that b takes away, for the nearer the centre is to it the less
+/// cancels; beside another b, what the term does not mask.
+PassStates::Counted PassStates::counted(const Linear& l, const Term& t) const {
+  if (!l.b) return own_weights(l, t);
+  if (const auto mean = mean_of(l)) return own_weights({l.x, l.b, 1}, *mean);
+  Term masks;
+  masks.indicator = t.indicator;
+  masks.exp_x = t.exp_x;
+  for (const Expr& w : t.weight.num)
+    if (mask_of(w)) masks.weight.num.push_back(w);
+  return own_weights(l, masks);
+}
+
+int PassStates::family(const Expr& x, const Counted& counted, int exponential_index,
+                       const std::vector<std::string>& over) {
   const Expr canonical = problem_.canonical(x);
   for (std::size_t i = 0; i < families_.size(); ++i) {
     const Family& f = families_[i];
-    if (f.canonical == canonical && f.exponential == exponential_index && f.over == over) return static_cast<int>(i);
+    if (f.canonical == canonical && f.counted == counted && f.exponential == exponential_index && f.over == over)
+      return static_cast<int>(i);
   }
   Family f;
   f.x = x;
   f.canonical = canonical;
+  f.counted = counted;
   f.exponential = exponential_index;
   f.over = over;
   f.name = name_of(x);
@@ -143,27 +338,36 @@ int PassStates::family(const Expr& x, int exponential_index, const std::vector<s
   if (values_of(canonical).empty()) {
     f.pivot = names_.fresh(f.name + "_pivot");
     // Rows of the weights, which say whether one has been seen, are its rows too.
-    const Expr rows =
-        exponential_index < 0 ? x : x + exponentials_[static_cast<std::size_t>(exponential_index)].shifted;
+    Expr rows = exponential_index < 0 ? x : x + exponentials_[static_cast<std::size_t>(exponential_index)].shifted;
+    if (counted.weight) rows = rows + counted.weight;
+    if (counted.indicator) rows = Expr::select(counted.indicator, rows, zero);
     add_state(f.pivot, type, state_axes(rows, over), ReduceOp::first);
-    add_update(f.pivot, Expr::select(is_finite(x), x, zero), over);
+    Expr counts = is_finite(x);
+    if (counted.weight) counts = logical_and(less(zero, counted.weight), counts);
+    if (counted.indicator) counts = logical_and(counted.indicator, counts);
+    add_update(f.pivot, Expr::select(counts, x, zero), over);
   }
   f.y = f.pivot.empty() ? x : add_local(f.name + "_offset", x - Expr::value(f.pivot, type));
   Moment count;
   count.exponential = exponential_index;
   count.over = over;
-  const Expr weight = exponential_index < 0 ? Expr() : exponential_value(exponential_index);
+  count.indicator = counted.indicator;
+  if (counted.weight) count.weight.num.push_back(counted.weight);
+  Expr weight = exponential_index < 0 ? Expr() : exponential_value(exponential_index);
+  if (counted.weight) weight = weight ? weight * counted.weight : counted.weight;
   f.weight = moments_[static_cast<std::size_t>(moment(count, weight ? "weight" : "count", type))].state;
   f.total = names_.fresh(f.name + "_total");
   const Expr term = Expr::select(is_finite(f.y), f.y, zero);
-  const Expr body = weight ? weight * term : term;
+  Expr body = weight ? weight * term : term;
+  if (counted.indicator) body = Expr::select(counted.indicator, body, zero);
   add_state(f.total, type, state_axes(body, over), ReduceOp::sum);
   State& total = state(f.total);
   if (!f.pivot.empty()) {
     state(f.pivot).seen = Expr::value(f.weight, type);
     total.references.push_back(f.pivot);
   }
-  if (weight) total.references.push_back(exponentials_[static_cast<std::size_t>(exponential_index)].maximum);
+  if (exponential_index >= 0)
+    total.references.push_back(exponentials_[static_cast<std::size_t>(exponential_index)].maximum);
   const bool separate = join(state_index(f.total), state_index(f.weight));
   AICF_CHECK(separate, "the weight of a centre is a reference of its own group");
   add_update(f.total, body, over);

@@ -101,12 +101,7 @@ void PassStates::make_repairs() {
       below.powers = x.powers;
       Expr term;
       for (const Moment& other : moments_) {
-        const bool same_indicator = static_cast<bool>(other.indicator) == static_cast<bool>(m.indicator) &&
-                                    (!m.indicator || other.indicator == m.indicator);
-        if (other.canonical_weight == m.canonical_weight && same_indicator && other.exponential == m.exponential &&
-            other.powers == x.powers && other.over == m.over) {
-          term = Expr::value(other.state, s.decl.type);
-        }
+        if (other.powers == x.powers && other.counts_as(m)) term = Expr::value(other.state, s.decl.type);
       }
       AICF_CHECK(static_cast<bool>(term), "a moment below '" + m.state + "' is missing");
       for (const auto& [shift, power] : x.missing) {

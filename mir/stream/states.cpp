@@ -77,8 +77,10 @@ std::vector<std::string> PassStates::kept(const Term& t, const std::vector<std::
       if (has(others, a)) axes.insert(a);
     }
   };
-  std::ranges::for_each(t.coefficient.num, note);
-  std::ranges::for_each(t.coefficient.den, note);
+  for (const Factors* f : {&t.coefficient, &t.outer_coefficient}) {
+    std::ranges::for_each(f->num, note);
+    std::ranges::for_each(f->den, note);
+  }
   note(t.condition);
   note(t.exp_b);
   for (const Linear& l : t.linears) note(l.b);
@@ -196,21 +198,20 @@ static bool has_infinity(const Expr& e) {
   return false;
 }
 
+bool PassStates::Moment::counts_as(const Moment& other) const {
+  const bool same_indicator = static_cast<bool>(indicator) == static_cast<bool>(other.indicator) &&
+                              (!indicator || indicator == other.indicator);
+  return same_indicator && canonical_weight == other.canonical_weight && canonical_outer == other.canonical_outer &&
+         exponential == other.exponential && over == other.over;
+}
+
 int PassStates::moment(const Moment& wanted, const std::string& name, DType type) {
-  const Expr weight = problem_.canonical(value_of(wanted.weight, type));
-  const Expr indicator = wanted.indicator ? problem_.canonical(wanted.indicator) : Expr();
-  for (std::size_t i = 0; i < moments_.size(); ++i) {
-    const Moment& m = moments_[i];
-    const bool same_indicator =
-        static_cast<bool>(m.indicator) == static_cast<bool>(indicator) && (!indicator || m.indicator == indicator);
-    if (m.canonical_weight == weight && same_indicator && m.exponential == wanted.exponential &&
-        m.powers == wanted.powers && m.over == wanted.over) {
-      return static_cast<int>(i);
-    }
-  }
   Moment m = wanted;
-  m.canonical_weight = weight;
-  m.indicator = indicator;
+  m.canonical_weight = problem_.canonical(value_of(m.weight, type));
+  m.canonical_outer = problem_.canonical(value_of(m.outer, type));
+  if (m.indicator) m.indicator = problem_.canonical(m.indicator);
+  for (std::size_t i = 0; i < moments_.size(); ++i)
+    if (moments_[i].powers == m.powers && moments_[i].counts_as(m)) return static_cast<int>(i);
   Factors factors = wanted.weight;
   for (const auto& [shift, power] : wanted.powers) {
     const Expr c = shift.kind == Shift::Kind::family ? families_[static_cast<std::size_t>(shift.index)].c
@@ -220,6 +221,11 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
   if (wanted.exponential >= 0) factors.num.insert(factors.num.begin(), exponential_value(wanted.exponential));
   Expr body = value_of(factors, type);
   if (wanted.indicator) body = Expr::select(wanted.indicator, body, Expr::constant(type, 0));
+  if (!wanted.outer.trivial()) {
+    Factors all = wanted.outer;
+    all.num.insert(all.num.begin(), body);
+    body = value_of(all, type);
+  }
   m.state = take_name(name);
   add_state(m.state, type, state_axes(body, wanted.over), ReduceOp::sum);
   auto& references = state(m.state).references;
@@ -238,7 +244,8 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
   }
   add_update(m.state, body, wanted.over);
   // 0 · −inf is NaN, as the graph has it: a factor that a mask makes infinite is not left out.
-  if (wanted.exponential < 0 || has_infinity(weight)) all_stabilised_ = false;
+  if (wanted.exponential < 0 || has_infinity(m.canonical_weight) || has_infinity(m.canonical_outer))
+    all_stabilised_ = false;
   for (const auto& [shift, power] : wanted.powers) {
     if (shift.kind == Shift::Kind::maximum) all_stabilised_ = false;
   }
@@ -327,17 +334,8 @@ int PassStates::free_degree(const Term& t) const {
 
 /// b takes away a sum of x: then x + b may be small beside x, and only a centre keeps its digits.
 bool PassStates::is_about_mean(const Linear& l) const {
-  if (!l.b) return false;
-  const Expr x = problem_.canonical(l.x);
-  for (const std::string& result : problem_.results(l.b)) {
-    const Reduction* r = reduction(result);
-    if (!r) continue;
-    for (const Term& t : r->terms) {
-      if (t.linears.empty() && t.weight.num.size() == 1 && problem_.canonical(t.weight.num[0]) == x) return true;
-      if (t.linears.size() == 1 && !t.linears[0].b && problem_.canonical(t.linears[0].x) == x) return true;
-    }
-  }
-  return false;
+  const auto mean = mean_of(l);
+  return mean && std::ranges::all_of(mean->weight.num, [&](const Expr& w) { return static_cast<bool>(mask_of(w)); });
 }
 
 /// The maximum of x itself, when b takes it away.
@@ -356,7 +354,7 @@ int PassStates::maximum_of(const Linear& l) {
 std::vector<Term> PassStates::split_single(const Term& t) {
   if (free_degree(t) != 1) return {t};
   const auto single = std::ranges::find_if(t.linears, [&](const Linear& l) { return !same_as_exponential(l.x, t); });
-  if (find_family(single->x, t) || is_about_mean(*single) || maximum_of(*single) >= 0) return {t};
+  if (find_family(single->x, counted(*single, t), t) || is_about_mean(*single) || maximum_of(*single) >= 0) return {t};
   Term with_x = t, with_b = t;
   const auto at = single - t.linears.begin();
   with_x.linears.erase(with_x.linears.begin() + at);
@@ -367,11 +365,11 @@ std::vector<Term> PassStates::split_single(const Term& t) {
   return {with_x, with_b};
 }
 
-bool PassStates::find_family(const Expr& x, const Term& t) {
+bool PassStates::find_family(const Expr& x, const Counted& counted, const Term& t) const {
   const Expr canonical = problem_.canonical(x);
   const std::vector<std::string> over = reduced_over(t);
   for (const Family& f : families_) {
-    if (f.canonical != canonical || f.over != over) continue;
+    if (f.canonical != canonical || f.over != over || !(f.counted == counted)) continue;
     if (f.exponential < 0 ? !t.exp_x
                           : t.exp_x && same_as_exponential(exponentials_[static_cast<std::size_t>(f.exponential)].x, t))
       return true;
@@ -379,21 +377,21 @@ bool PassStates::find_family(const Expr& x, const Term& t) {
   return false;
 }
 
-// Σ g x is also (x + 0)^1 where the pass keeps x about a centre: more precise, and the mean comes out centred.
+// Σ g x is also g (x + 0)^1 where the pass keeps x about its mean: more precise, and the mean comes out centred.
 void PassStates::centre_plain(Term& t) {
-  if (!t.linears.empty() || t.indicator || t.weight.num.size() != 1 || !t.weight.den.empty()) return;
-  const Expr x = t.weight.num[0];
-  if (!find_family(x, t)) return;
-  t.weight.num.clear();
-  t.linears.push_back({x, {}, 1});
+  for (Term& about : powers_apart(t)) {
+    if (!find_family(about.linears[0].x, counted(about.linears[0], about), about)) continue;
+    t = std::move(about);
+    return;
+  }
 }
 
 PassStates::Shift PassStates::shift_of(const Linear& l, const Term& t, const Moment& m) {
   if (same_as_exponential(l.x, t)) return {Shift::Kind::maximum, m.exponential};
-  if (free_degree(t) == 1 && !find_family(l.x, t) && !is_about_mean(l)) {
+  if (free_degree(t) == 1 && !find_family(l.x, counted(l, t), t) && !is_about_mean(l)) {
     if (const int e = maximum_of(l); e >= 0) return {Shift::Kind::maximum, e};
   }
-  return {Shift::Kind::family, family(l.x, m.exponential, m.over)};
+  return {Shift::Kind::family, family(l.x, counted(l, t), m.exponential, m.over)};
 }
 
 /// What was used for a reduction and why its side conditions hold.
@@ -422,7 +420,8 @@ void PassStates::certify(const Reduction& r) {
                          families_[index].name));
       }
     }
-    for (const auto* list : {&t.coefficient.num, &t.coefficient.den}) {
+    for (const auto* list :
+         {&t.coefficient.num, &t.coefficient.den, &t.outer_coefficient.num, &t.outer_coefficient.den}) {
       for (const Expr& f : *list) {
         if (f.is_constant()) continue;
         note("invariant factor", fmt::format("'{}' is the same along {}; limit: the sum without it must not overflow",
@@ -451,6 +450,14 @@ Attempt<void> PassStates::allocate() {
       r.maximum = plain(current_->reduce, current_->body, others(*current_), current_->name, false);
     }
   }
+  for (Reduction& r : reductions_)
+    for (Term& t : r.terms) {
+      if (!t.exp_x) continue;
+      const Expr guarded = guarded_exponent(t);
+      for (Linear& l : t.linears)
+        if (t.indicator && same_as_exponential(l.x, t)) l.x = guarded;
+      t.exp_x = guarded;
+    }
   // What is read under an indicator alone is read under it by references and centres too.
   for (Reduction& r : reductions_)
     for (Term& t : r.terms) {
@@ -460,8 +467,8 @@ Attempt<void> PassStates::allocate() {
         const bool safe = std::ranges::all_of(loads_of(whole), [&](const Expr& l) { return problem_.in_bounds(l); });
         return safe ? x : Expr::select(t.indicator, whole, Expr::constant(x.type(), otherwise));
       };
-      if (t.exp_x) t.exp_x = guarded(t.exp_x, -INFINITY);
-      for (Linear& l : t.linears) l.x = guarded(l.x, 0);
+      for (Linear& l : t.linears)
+        if (!same_as_exponential(l.x, t)) l.x = guarded(l.x, 0);
     }
   // Centres: wherever a power of degree two or more is summed.
   for (Reduction& r : reductions_) {
@@ -473,7 +480,7 @@ Attempt<void> PassStates::allocate() {
         continue;
       const int e = exponential_of(t);
       for (const Linear& l : t.linears) {
-        if (!same_as_exponential(l.x, t)) family(l.x, e, reduced_over(t));
+        if (!same_as_exponential(l.x, t)) family(l.x, counted(l, t), e, reduced_over(t));
       }
     }
   }
@@ -490,6 +497,7 @@ Attempt<void> PassStates::allocate() {
     for (const Term& t : r.terms) {
       Moment m;
       m.weight = t.weight;
+      m.outer = t.outer_weight;
       m.indicator = t.indicator;
       m.exponential = exponential_of(t);
       m.over = reduced_over(t);

@@ -124,8 +124,14 @@ class PassStates {
     std::string name;
     Expr guard, shifted, local;  // of the step: m with -inf as 0, x - m, exp(x - m); local is empty until asked for
   };
+  /// What elements count in a centre: |weight| under `indicator`, each empty for 1 and always.
+  struct Counted {
+    Expr weight, indicator;
+    bool operator==(const Counted&) const;
+  };
   struct Family {
     Expr x, canonical;
+    Counted counted;
     int exponential = -1;
     std::vector<std::string> over;
     std::string name, pivot, weight, total;  // states; no pivot when x is not elementwise
@@ -141,11 +147,13 @@ class PassStates {
   using Powers = std::vector<std::pair<Shift, int>>;
   struct Moment {
     std::string state;
-    Factors weight;
-    Expr canonical_weight, indicator;
+    Factors weight, outer;  // outer: outside of the indicator's select
+    Expr canonical_weight, canonical_outer, indicator;
     int exponential = -1;
     Powers powers;
     std::vector<std::string> over;
+    /// Whether it sums the same but for powers.
+    bool counts_as(const Moment& other) const;
   };
   struct State {
     StateDecl decl;
@@ -179,8 +187,16 @@ class PassStates {
   std::pair<Expr, int> part_of(const Expr& x) const;  // Exponential::times
   Expr exponent_factor(const Exponential& e) const;   // exp(x - m) becomes exp(x - m') by it
   std::string hint(const Expr& canonical, const std::string& maximum) const;
-  int family(const Expr& x, int exponential, const std::vector<std::string>& over);
-  bool find_family(const Expr& x, const Term& t);
+  bool adds_rows(const Expr& e, std::initializer_list<Expr> to) const;
+  Expr mask_of(Expr factor) const;
+  Expr guarded_exponent(const Term& t) const;
+  std::optional<Term> mean_of(const Linear& l) const;
+  bool sums_weights(const Reduction& l, const Term& t) const;
+  Counted own_weights(const Linear& l, const Term& t) const;
+  Counted counted(const Linear& l, const Term& t) const;
+  std::vector<Term> powers_apart(const Term& t) const;
+  int family(const Expr& x, const Counted& counted, int exponential, const std::vector<std::string>& over);
+  bool find_family(const Expr& x, const Counted& counted, const Term& t) const;
   int moment(const Moment& wanted, const std::string& name, DType type);
   Attempt<int> closed_moment(const Moment& wanted, const std::string& name, DType type);
   bool same_as_exponential(const Expr& x, const Term& t) const;

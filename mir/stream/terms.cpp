@@ -110,6 +110,12 @@ std::vector<SignedAtom> cancelled(std::vector<SignedAtom> a, const std::vector<S
   return out;
 }
 
+Factors& Factors::operator*=(const Factors& other) {
+  append(num, other.num);
+  append(den, other.den);
+  return *this;
+}
+
 // ---- kinds -------------------------------------------------------------------------------------------------------
 
 void Expander::use(std::string law, std::string condition) {
@@ -131,11 +137,17 @@ Expr Expander::typed(const Expr& e) const {
 
 // ---- products ----------------------------------------------------------------------------------------------------
 
-Term Expander::times(Term a, const Term& b) const {
-  append(a.coefficient.num, b.coefficient.num);
-  append(a.coefficient.den, b.coefficient.den);
-  append(a.weight.num, b.weight.num);
-  append(a.weight.den, b.weight.den);
+Term Expander::times(Term a, Term b) const {
+  const auto outwards = [](Term& t) {
+    t.outer_coefficient *= std::exchange(t.coefficient, {});
+    t.outer_weight *= std::exchange(t.weight, {});
+  };
+  if (b.indicator && !a.indicator) outwards(a);
+  if (a.indicator && !b.indicator) outwards(b);
+  a.coefficient *= b.coefficient;
+  a.weight *= b.weight;
+  a.outer_coefficient *= b.outer_coefficient;
+  a.outer_weight *= b.outer_weight;
   a.condition = b.condition ? logical_and(a.condition, b.condition) : a.condition;
   a.indicator = b.indicator ? logical_and(a.indicator, b.indicator) : a.indicator;
   a.exp_x = add(a.exp_x, b.exp_x);
@@ -178,13 +190,20 @@ void Expander::join_exponentials(Term& t) const {
     }
     return false;
   };
-  const bool outside = present(t.coefficient.num, true) || present(t.coefficient.den, true);
-  const bool inside = t.exp_x || present(t.weight.num, false) || present(t.weight.den, false);
+  const auto any = [&](const Factors& f, bool only_running) {
+    return present(f.num, only_running) || present(f.den, only_running);
+  };
+  const bool outside = any(t.coefficient, true) || any(t.outer_coefficient, true);
+  const bool inside = t.exp_x || any(t.weight, false) || any(t.outer_weight, false);
   if (!outside || !inside) return;
-  while (Expr e = take(t.coefficient.num, true)) t.exp_b = add(t.exp_b, e);
-  while (Expr e = take(t.coefficient.den, true)) t.exp_b = subtract(t.exp_b, e);
-  while (Expr e = take(t.weight.num, false)) t.exp_x = add(t.exp_x, e);
-  while (Expr e = take(t.weight.den, false)) t.exp_x = subtract(t.exp_x, e);
+  for (Factors* f : {&t.coefficient, &t.outer_coefficient}) {
+    while (Expr e = take(f->num, true)) t.exp_b = add(t.exp_b, e);
+    while (Expr e = take(f->den, true)) t.exp_b = subtract(t.exp_b, e);
+  }
+  for (Factors* f : {&t.weight, &t.outer_weight}) {
+    while (Expr e = take(f->num, false)) t.exp_x = add(t.exp_x, e);
+    while (Expr e = take(f->den, false)) t.exp_x = subtract(t.exp_x, e);
+  }
 }
 
 Attempt<std::vector<Term>> Expander::product(const std::vector<Term>& a, const std::vector<Term>& b) const {
@@ -218,7 +237,7 @@ Attempt<Term> Expander::inverse(Term t) const {
 /// The square root of a term whose factors are known to be non-negative.
 Attempt<Term> Expander::root(Term t) {
   if (!t.linears.empty()) return refuse("cascade", "the root of a difference of a streamed value and a running result");
-  for (auto* list : {&t.coefficient.num, &t.coefficient.den, &t.weight.num, &t.weight.den}) {
+  for (auto* list : t.factors()) {
     for (Expr& e : *list) {
       if (!facts_.bounds(e).non_negative()) {
         return refuse("cascade", fmt::format("the root of a product with '{}', whose sign is not known", brief(e)));
@@ -349,7 +368,11 @@ Attempt<std::vector<Term>> Expander::expand_select(const Expr& e) {
     AICF_TRY(std::vector<Term> terms, expand(branch));
     for (Term& t : terms) {
       if (condition) t.condition = logical_and(t.condition, chosen ? condition : logical_not(condition));
-      if (indicator) t.indicator = logical_and(t.indicator, chosen ? indicator : logical_not(indicator));
+      if (indicator) {
+        t.indicator = logical_and(t.indicator, chosen ? indicator : logical_not(indicator));
+        t.coefficient *= std::exchange(t.outer_coefficient, {});
+        t.weight *= std::exchange(t.outer_weight, {});
+      }
       out.push_back(std::move(t));
     }
   }
@@ -477,8 +500,7 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
       if (terms.size() != 1 || !terms[0].linears.empty()) {
         return refuse("cascade", fmt::format("the sign of '{}' is not known", brief(e.args()[0])));
       }
-      for (auto* list :
-           {&terms[0].coefficient.num, &terms[0].coefficient.den, &terms[0].weight.num, &terms[0].weight.den}) {
+      for (auto* list : terms[0].factors()) {
         for (Expr& f : *list) f = Expr::unary(Op::abs, f);
       }
       return terms;

@@ -5,11 +5,13 @@
 // Along the streamed axis n a subexpression is *constant* (neither n nor a result of this pass), *along* (n, no running
 // result), *running* (results of this pass, no n) or *mixed*. A summand that the cascade law covers is a sum of terms
 //
-//     [condition] · coefficient · [indicator] · weight · exp(exp_x + exp_b) · Π (xᵢ + bᵢ)^kᵢ
+//     [condition] · outer · ([indicator] · coefficient · weight · exp(exp_x + exp_b) · Π (xᵢ + bᵢ)^kᵢ)
 //
 // where coefficient, condition and every b are constant or running (so they leave the sum and are needed at finish
-// only), and indicator, weight and every x are along. What is not of this form is refused with the law that failed.
+// only), and indicator, weight and every x are along; outer is a coefficient and a weight that multiply the 0 of what the
+// indicator leaves out too, for 0 · NaN is NaN. What is not of this form is refused with the law that failed.
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -21,6 +23,7 @@ namespace aicf::stream {
 struct Factors {
   std::vector<Expr> num, den;
   bool trivial() const { return num.empty() && den.empty(); }
+  Factors& operator*=(const Factors& other);
 };
 
 /// (x + b)^power; an empty b is 0.
@@ -34,8 +37,15 @@ struct Term {
   Expr condition;  ///< running or constant; empty = always. Where false the term is 0
   Expr indicator;  ///< along; empty = always
   Factors weight;
-  Expr exp_x, exp_b;  ///< both empty: no exponential. exp_b alone may be empty (0)
+  Factors outer_coefficient, outer_weight;  ///< both empty without an indicator
+  Expr exp_x, exp_b;                        ///< both empty: no exponential. exp_b alone may be empty (0)
   std::vector<Linear> linears;
+
+  /// Every list of factors.
+  std::array<std::vector<Expr>*, 8> factors() {
+    return {&coefficient.num,       &coefficient.den,       &weight.num,       &weight.den,
+            &outer_coefficient.num, &outer_coefficient.den, &outer_weight.num, &outer_weight.den};
+  }
 };
 
 enum class Kind { constant, along, running, mixed };
@@ -67,7 +77,7 @@ class Expander {
   Attempt<Term> inverse(Term t) const;
   Attempt<Term> root(Term t);
   Attempt<std::vector<Term>> product(const std::vector<Term>& a, const std::vector<Term>& b) const;
-  Term times(Term a, const Term& b) const;
+  Term times(Term a, Term b) const;
   void join_exponentials(Term& t) const;
   Attempt<Sides> logarithm(const Expr& argument);
   Expr uniform_nan(const Expr& e);

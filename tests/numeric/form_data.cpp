@@ -39,7 +39,7 @@ bool tile_is_kept(std::int64_t row, std::int64_t column) {
 }
 
 double element(Data data, DType type, std::int64_t row, std::int64_t column, std::int64_t length, Source& source) {
-  const bool odd_row = row % 2 == 1;
+  const bool odd_row = row % 2 == 1, inner = column > 0 && column + 1 < length;
   switch (data) {
     case Data::close:
       return source.normal() * 0.3;
@@ -70,13 +70,19 @@ double element(Data data, DType type, std::int64_t row, std::int64_t column, std
     case Data::keep_tiles:
       return tile_is_kept(row, column);
     case Data::keep_inner:
-      return column > 0 && column + 1 < length;
+      return inner;
     case Data::keep:
       return source.uniform() < 0.67;
     case Data::keep_rows:
       return odd_row && source.uniform() < 0.67;
     case Data::keep_last:
       return column + 1 == length;
+    case Data::padded:
+      return inner ? 1000 + source.normal() : 0;
+    case Data::outliers:
+      return inner ? source.normal() : 1e4;
+    case Data::peaks:
+      return inner ? source.normal() : 60;
     case Data::whole:
       return std::floor(source.uniform() * 256) - (type == DType::u8 ? 0 : 128);
     case Data::classes:
@@ -113,6 +119,9 @@ std::vector<Form> make_forms() {
   const auto keys = keys_of({{1, 1}, {1, 13}, {2, 3}, {7, 8}, {8, 7}, {9, 17}, {17, 31}, {33, 65}});
   const Form::Variant normal{"normal", {}};
   const auto x = [](const char* name, D d) { return Form::Variant{name, {{"x", d}}}; };
+  const auto kept_inner = [](const char* name, D d) {
+    return Form::Variant{name, {{"x", d}, {"keep", D::keep_inner}}};
+  };
   const Form::Variant offset{"offset", {{"x", D::offset}}, false};
   const std::vector<Form::Variant> row_data{normal,
                                             x("ascending", D::ascending),
@@ -238,6 +247,22 @@ std::vector<Form> make_forms() {
       {"mean_deviation", rows, with(row_data, {x("zeros", D::zeros)})},
       {"multiplied_mask", few,
        with(finite, {{"last_key", {{"keep", D::keep_last}}}, {"empty_rows", {{"keep", D::keep_rows}}}})},
+      f32({"masked_by_hand", few,
+           with(finite, {{"empty_rows", {{"keep", D::keep_rows}}},
+                         {"nan_in_masked_keys", {{"K", D::nan}, {"keep", D::keep_inner}}},
+                         {"infinity_in_masked_keys", {{"K", D::infinity}, {"keep", D::keep_inner}}}})}),
+      f32({"weighed_by_hand", few_rows, {normal, x("nan", D::nan), kept_inner("peaks", D::peaks)}}),
+      f32({"masked_moments",
+           few_rows,
+           {normal, kept_inner("nan", D::nan), kept_inner("infinity", D::infinity), kept_inner("outliers", D::outliers),
+            kept_inner("padded", D::padded)},
+           1,
+           1e-4}),
+      f32({"padded_moments",
+           few_rows,
+           {{"normal", {{"mask", D::keep}}},
+            {"outliers", {{"x", D::outliers}, {"mask", D::keep_inner}}},
+            {"padded", {{"x", D::padded}, {"mask", D::keep_inner}}}}}),
       {"decoding_from_start", few, index_masked},
       f32({"block_diagonal", keys_of({{1, 1}, {9, 17}, {40, 9}, {33, 65}}), index_masked}),
       f32({"prefix_attention", few, index_masked}),

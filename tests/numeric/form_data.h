@@ -34,6 +34,9 @@ enum class Data {
   keep_last,            ///< boolean, only the last of each row
   keep_tiles,           ///< boolean, false where mask_tiles is −inf
   keep_inner,           ///< boolean, false for the first and the last of each row: where nan and infinity stand in keys
+  padded,               ///< 1000 + normal, 0 there
+  outliers,             ///< normal, 10^4 there
+  peaks,                ///< normal, 60 there: its exponential is still a number
   whole,                ///< whole numbers, all that 8 bits hold
   classes,              ///< 0, 1 or 2
 };

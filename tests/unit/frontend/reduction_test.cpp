@@ -13,6 +13,7 @@ using test::tensor;
 using ::testing::HasSubstr;
 
 constexpr double inf = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 
 const std::vector<double> small{1, -2, 3, 4, 5, -6};  // [2, 3]
 
@@ -94,6 +95,21 @@ TEST(Reduction, ArgAndCumulative) {
   expect_near(out.at("after"), {2, 3}, {6, 5, 0, 3, 1, 0});
 }
 
+// As numpy's argmax and argmin have it: the extreme of a row with NaN is NaN, at the first (last) NaN.
+TEST(Reduction, PlaceOfNan) {
+  GraphBuilder g("arg", 17);
+  const auto x = g.input("x", DType::f32, {2, 4});
+  g.output(g.add("ArgMax", {x}, {{"axis", 1}, {"keepdims", 0}}), "first");
+  g.output(g.add("ArgMax", {x}, {{"axis", 1}, {"keepdims", 0}, {"select_last_index", 1}}), "last");
+  g.output(g.add("ArgMin", {x}, {{"axis", 1}, {"keepdims", 0}}), "min");
+  g.output(g.add("Hardmax", {x}), "hard");
+  const auto out = test::run(g.build(), {{"x", tensor(DType::f32, {2, 4}, {5, nan, nan, 0, inf, 2, 1, nan})}});
+  expect_near(out.at("first"), {2}, {1, 3});
+  expect_near(out.at("last"), {2}, {2, 3});
+  expect_near(out.at("min"), {2}, {1, 3});
+  expect_near(out.at("hard"), {2, 4}, {0, 1, 0, 0, 0, 0, 0, 1});
+}
+
 /// Sums of the softmax over runs of `run` elements.
 std::vector<double> row_sums(const Tensor& t, std::int64_t run) {
   std::vector<double> sums;
@@ -132,7 +148,6 @@ TEST(Softmax, MiddleAxisLogAndSizeOne) {
 TEST(Softmax, MaskedRowIsNaNAsTheGraphSays) {
   GraphBuilder g("softmax", 13);
   g.output(g.add("Softmax", {g.input("x", DType::f32, {2, 2})}), "y");
-  const double nan = std::numeric_limits<double>::quiet_NaN();
   expect_near(test::run(g.build(), {{"x", tensor(DType::f32, {2, 2}, {-inf, -inf, -inf, 0})}}).at("y"), {2, 2},
               {nan, nan, 0, 1});
 }

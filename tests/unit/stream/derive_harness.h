@@ -23,6 +23,7 @@ enum class Data {
   one_huge,       ///< normal with one element of 1e4
   all_equal,      ///< one value
   leading_zeros,  ///< a third of zeros, then 1e6 + normal
+  padded,         ///< a third of zeros, then 1000 + normal
   mean_zero,      ///< +1, −1, +1, −1 in front, then normal about 3
   minus_infinity_prefix,
   minus_infinity,
@@ -36,9 +37,9 @@ inline const std::vector<Data> masked_data{Data::minus_infinity_prefix, Data::mi
                                            Data::nan};
 
 inline std::string name(Data d) {
-  static const char* names[] = {
-      "normal",         "offset",        "one_huge", "all_equal", "leading_zeros", "mean_zero", "minus_infinity_prefix",
-      "minus_infinity", "plus_infinity", "nan"};
+  static const char* names[] = {"normal",         "offset",        "one_huge",  "all_equal",
+                                "leading_zeros",  "padded",        "mean_zero", "minus_infinity_prefix",
+                                "minus_infinity", "plus_infinity", "nan"};
   return names[static_cast<int>(d)];
 }
 
@@ -124,6 +125,9 @@ class Harness {
             break;
           case Data::leading_zeros:
             v = i < n / 3 ? 0 : 1e6 + v;
+            break;
+          case Data::padded:
+            v = i < n / 3 ? 0 : 1000 + v;
             break;
           case Data::mean_zero:
             v = i < 4 ? (i % 2 ? -1 : 1) : 3 + v;

@@ -56,6 +56,17 @@ Case weighing_case(std::string text, std::vector<Data> data = {Data::normal}) {
           .lengths = {0, 1, 2, 5, 13, 31}};
 }
 
+TEST(Exponentials, OfWhatIsKept) {
+  // Neither the maximum nor the sum of the graph counts what is masked, however large.
+  const std::string kept = "X[r, n] < 100.0";
+  const std::string text = "  m: f32[r] = max(where(" + kept + ", X[r, n], -1e30) over n)\n" +
+                           "  p: f32[r, n] = where(" + kept + ", exp(X[r, n] - m), 0.0)\n" +
+                           "  l: f32[r] = sum(p over n)\n  y: f32[r] = sum(p / l * V[r, n] over n)\n";
+  check({.text = row_region(text),
+         .data = {Data::normal, Data::one_huge, Data::nan, Data::plus_infinity, Data::minus_infinity},
+         .lengths = {1, 2, 7, 31, 127}});
+}
+
 TEST(Weighing, AdditiveMask) {
   check(weighing_case(weighing("qk * 0.5 + M[q, kv]"), {Data::normal, Data::one_huge, Data::minus_infinity_prefix,
                                                         Data::minus_infinity, Data::plus_infinity, Data::nan}));

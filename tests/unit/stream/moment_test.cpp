@@ -144,6 +144,21 @@ TEST(Moments, WeightedByData) {
          .lengths = several});
 }
 
+/// Mean and variance of the elements for which `kept` holds.
+std::string moments_of(const std::string& kept) {
+  return rows("  c: f32[r] = sum(where(" + kept + ", 1.0, 0.0) over n)\n  t: f32[r] = sum(where(" + kept +
+              ", X[r, n], 0.0) over n)\n  mean: f32[r] = t / c\n  d: f32[r, n] = X[r, n] - mean\n" +
+              "  v: f32[r] = sum(where(" + kept + ", d * d, 0.0) over n)\n  y: f32[r] = v / c\n");
+}
+
+TEST(Moments, OfWhatIsKept) {
+  // What is masked may be far away or no number at all.
+  check({.text = moments_of("X[r, n] < 100.0"),
+         .data = {Data::normal, Data::one_huge, Data::nan, Data::plus_infinity},
+         .lengths = several});
+  check({.text = moments_of("100.0 < X[r, n]"), .data = {Data::padded}, .lengths = {7, 31, 127}});
+}
+
 TEST(Moments, MeanThenProduct) {
   // Normalisation feeding a product: one pass, the mean leaves the sum.
   check({.text = rows(deviation + "  y: f32[r] = sum(d * G[n] over n)\n"),

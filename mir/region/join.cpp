@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <unordered_map>
 
 #include "mir/support/contains.h"
 
@@ -136,21 +137,37 @@ class Join {
   ExprMap places_;
 };
 
-/// Whether a region reads, itself or through others, what another writes.
-bool waits(const std::vector<Traffic>& traffic, std::size_t region, std::size_t for_other) {
-  std::set<std::size_t> seen{region};
-  for (std::vector<std::size_t> work{region}; !work.empty();) {
-    const std::vector<NodeId>& reads = traffic[work.back()].reads;
-    work.pop_back();
-    for (std::size_t i = 0; i < traffic.size(); ++i) {
-      const bool read = std::ranges::any_of(traffic[i].writes, [&](NodeId w) { return contains(reads, w); });
-      if (!read || !seen.insert(i).second) continue;
-      if (i == for_other) return true;
-      work.push_back(i);
-    }
+/// Which regions read, themselves or through others, what others write. Each region is asked about many.
+class Order {
+ public:
+  explicit Order(const std::vector<Traffic>& traffic) : traffic_(&traffic), before_(traffic.size()) {
+    for (std::size_t i = 0; i < traffic.size(); ++i)
+      for (const NodeId w : traffic[i].writes) writer_[w] = i;
   }
-  return false;
-}
+
+  bool waits(std::size_t region, std::size_t for_other) {
+    std::vector<bool>& before = before_[region];
+    if (before.empty()) {
+      before.resize(traffic_->size());
+      for (std::vector<std::size_t> work{region}; !work.empty();) {
+        const std::vector<NodeId>& reads = (*traffic_)[work.back()].reads;
+        work.pop_back();
+        for (const NodeId r : reads) {
+          const auto w = writer_.find(r);
+          if (w == writer_.end() || before[w->second]) continue;
+          before[w->second] = true;
+          work.push_back(w->second);
+        }
+      }
+    }
+    return before[for_other];
+  }
+
+ private:
+  const std::vector<Traffic>* traffic_;
+  std::unordered_map<NodeId, std::size_t> writer_;
+  std::vector<std::vector<bool>> before_;  ///< by region; empty until asked for
+};
 
 }  // namespace
 
@@ -183,13 +200,14 @@ void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& tra
     return refuse("cost", fmt::format("the model predicts {:.0f} us together, {:.0f} us as separate regions", *together,
                                       *one + *other));
   };
+  Order order(traffic);
   for (std::size_t i = 0; i < regions.size(); ++i) {
     full = regions[i].streaming.streams.empty();
     for (std::size_t j = i + 1; j < regions.size() && !full;) {
       const auto is_read_too = [&](const RegionInput& x) { return regions[i].region.input(x.tensor) != nullptr; };
       std::optional<PlannedRegion> both;
       if (!regions[j].streaming.streams.empty() && std::ranges::any_of(regions[j].region.inputs, is_read_too) &&
-          !waits(traffic, i, j) && !waits(traffic, j, i))
+          !order.waits(i, j) && !order.waits(j, i))
         both = join(regions[i], regions[j]);
       if (!both) {
         ++j;
@@ -202,6 +220,7 @@ void join_regions(std::vector<PlannedRegion>& regions, std::vector<Traffic>& tra
       };
       append(traffic[i].reads, traffic[j].reads), append(traffic[i].writes, traffic[j].writes);
       traffic.erase(traffic.begin() + static_cast<std::ptrdiff_t>(j));
+      order = Order(traffic);
       j = i + 1;
     }
   }

@@ -59,6 +59,14 @@ o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
     {"place_of_the_largest", R"(g(s: f32[2, 9, 11]) -> a
 a = ArgMax(s, axis=-1, keepdims=0)
 )"},
+    // The place of the extreme of a row with NaN was past the row's end.
+    {"places_of_nan", R"(g(s: f32[3, 4, 17]) -> y, first, last, hard
+root = Sqrt(s)
+first = ArgMax(root, axis=-1, keepdims=1)
+last = ArgMin(root, axis=-1, keepdims=0, select_last_index=1)
+hard = Hardmax(root)
+y = GatherElements(root, first, axis=-1)
+)"},
     // Elements at places that data names were loaded as one vector.
     {"labels_at_places", R"(g(x: f32[3, 5, 2], labels: i64[3, 2]) -> y
 y = NegativeLogLikelihoodLoss(x, labels)

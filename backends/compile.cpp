@@ -113,6 +113,8 @@ Result<CompiledModel> compile(const Graph& graph, const std::vector<Tensor>& con
     while (options.fuse && pass(out.graph) > 0) {
       AICF_TRY([[maybe_unused]] int again, simplify_graph(out.graph));
     }
+  if (const double most = target.model.value_or("max_arguments", 0); most > 1)
+    split_wide(out.graph, static_cast<std::size_t>(most) - 1);
   AICF_RETURN_IF_ERROR(verify(out.graph));
 
   FormOptions form;

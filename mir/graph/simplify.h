@@ -31,4 +31,8 @@ int split_reductions(Graph& graph);
 /// Only of reductions that nothing else reads. Returns the number of joins; for simplify_graph() to follow.
 int join_parts(Graph& graph);
 
+/// Gives every node a body that reads at most `most` tensors, at least 3: parts of wider ones become nodes, which are written. A part
+/// that a select guards is 0 where it is not asked for. Returns the number of nodes added. simplify_graph() may undo it.
+int split_wide(Graph& graph, std::size_t most);
+
 }  // namespace aicf

@@ -24,7 +24,8 @@ struct Options {
   std::string fusion = "on", optimize_for = "throughput", cache = "on", weights = "embed";
   std::uint64_t seed = 1, max_memory = 0;
   int repetitions = 10;
-  double absolute = 1e-5, relative = 1e-4;
+  double absolute = 1e-5;
+  std::optional<double> relative;  ///< usual_relative() of each type where it is not given
   bool json = false, dot = false, quiet = false;
 };
 

@@ -35,7 +35,14 @@ Json to_json(const Difference::Element& e) {
 
 }  // namespace
 
-Difference compare(const NamedTensors& got, const NamedTensors& wanted, double absolute, double relative) {
+double usual_relative(DType type) {
+  if (type == DType::f16) return 0x1p-9;
+  if (type == DType::bf16) return 0x1p-6;
+  return is_float(type) ? 1e-4 : 0;
+}
+
+Difference compare(const NamedTensors& got, const NamedTensors& wanted, double absolute,
+                   std::optional<double> relative) {
   Difference d;
   double worst = 0;
   for (const auto& [name, w] : wanted) {
@@ -60,7 +67,7 @@ Difference compare(const NamedTensors& got, const NamedTensors& wanted, double a
     }
     d.max_abs = std::max(d.max_abs, error);
     d.max_rel = std::max(d.max_rel, error == 0 ? 0 : largest > 0 ? error / largest : infinity);
-    const double most = std::max(absolute, relative * largest);
+    const double most = std::max(absolute, relative.value_or(usual_relative(g.type())) * largest);
     if (!nan_differs && error <= most) continue;
     for (std::int64_t i = 0; i < w.size(); ++i) {
       const double e = error_of(g.at(i), w.at(i));

@@ -14,7 +14,7 @@ namespace aicf::command {
 using Json = nlohmann::ordered_json;
 
 /// NaN must stand in the same places. An element is out of tolerance where its error passes the absolute bound, and the
-/// relative one times the largest expected magnitude of its tensor.
+/// relative one times the largest expected magnitude of its tensor; without one, usual_relative() of the type that was got.
 struct Difference {
   struct Element {
     std::string tensor;
@@ -29,7 +29,10 @@ struct Difference {
 
   bool none() const { return !first && shape.empty(); }
 };
-Difference compare(const NamedTensors& got, const NamedTensors& wanted, double absolute, double relative);
+Difference compare(const NamedTensors& got, const NamedTensors& wanted, double absolute,
+                   std::optional<double> relative);
+/// 1e-4; two units in the last place of f16 and bf16; 0 for integers.
+double usual_relative(DType type);
 
 /// "'y' [0, 3]: 1 instead of 2; worst [4, 1]: 5 instead of 2". Precondition: !d.none().
 std::string to_text(const Difference& d);

@@ -80,7 +80,7 @@ std::string command_of(const Options& options, const std::string& folder, const 
                                 shell_word(folder + "/inputs.npz"), shell_word(device));
   const Options standard;
   if (options.absolute != standard.absolute) out += fmt::format(" --abs {}", options.absolute);
-  if (options.relative != standard.relative) out += fmt::format(" --rel {}", options.relative);
+  if (options.relative) out += fmt::format(" --rel {}", *options.relative);
   if (options.fusion != standard.fusion) out += " --fusion " + options.fusion;
   for (const std::string& forced : options.forced) out += " --schedule " + shell_word(forced);
   if (options.optimize_for != standard.optimize_for) out += " --optimize-for " + options.optimize_for;

@@ -45,6 +45,23 @@ TEST(Difference, EitherToleranceIsEnough) {
   EXPECT_TRUE(between({}, {}).none());
 }
 
+TEST(Difference, TheUsualToleranceIsOfTheType) {
+  const auto none = [](DType type, double got, double wanted) {
+    Tensor a(type, {1}), b(DType::f64, {1});
+    a.set(0, got);
+    b.set(0, wanted);
+    return compare({{"y", a}}, {{"y", b}}, 1e-5, std::nullopt).none();
+  };
+  // The neighbours of 1024 are a unit in the last place apart: 1 in f16, 8 in bf16.
+  EXPECT_TRUE(none(DType::f16, 1026, 1024));
+  EXPECT_FALSE(none(DType::f16, 1027, 1024));
+  EXPECT_TRUE(none(DType::bf16, 1040, 1024));
+  EXPECT_FALSE(none(DType::bf16, 1048, 1024));
+  EXPECT_TRUE(none(DType::f32, 1024.0625, 1024));
+  EXPECT_FALSE(none(DType::f32, 1024.25, 1024));
+  EXPECT_FALSE(none(DType::i64, 100001, 100000));
+}
+
 TEST(Difference, NumbersThatAreNone) {
   EXPECT_TRUE(between({nan, inf, 1, 1}, {nan, inf, 1, 1}).none());
   EXPECT_EQ(to_text(between({1, 1, nan, 5}, {1, 1, 1, 1})), "'y' [1, 0]: nan instead of 1");

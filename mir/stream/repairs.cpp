@@ -121,7 +121,12 @@ void PassStates::make_repairs() {
     if (m.exponential < 0 && !f) {
       s.repaired = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(about)]), own, moved);
     } else {
-      s.repaired = guarded(m.exponential, f, moved, own);
+      // What the centre does not count may be in the sum all the same: then it moves, from 0 or the pivot, which are finite.
+      const bool counted =
+          m.exponential >= 0 || f->counted == Counted{} || std::ranges::any_of(moments_, [&](const Moment& count) {
+            return count.state == f->weight && count.counts_as(m);
+          });
+      s.repaired = counted ? guarded(m.exponential, f, moved, own) : moved;
     }
     s.law = "polynomial shift: (x - c)^k, binomials of c - c'";
   }

@@ -145,10 +145,10 @@ TEST(Moments, WeightedByData) {
 }
 
 /// Mean and variance of the elements for which `kept` holds.
-std::string moments_of(const std::string& kept) {
+std::string moments_of(const std::string& kept, const std::string& result = "v / c", const std::string& more = {}) {
   return rows("  c: f32[r] = sum(where(" + kept + ", 1.0, 0.0) over n)\n  t: f32[r] = sum(where(" + kept +
               ", X[r, n], 0.0) over n)\n  mean: f32[r] = t / c\n  d: f32[r, n] = X[r, n] - mean\n" +
-              "  v: f32[r] = sum(where(" + kept + ", d * d, 0.0) over n)\n  y: f32[r] = v / c\n");
+              "  v: f32[r] = sum(where(" + kept + ", d * d, 0.0) over n)\n" + more + "  y: f32[r] = " + result + "\n");
 }
 
 TEST(Moments, OfWhatIsKept) {
@@ -157,6 +157,14 @@ TEST(Moments, OfWhatIsKept) {
          .data = {Data::normal, Data::one_huge, Data::nan, Data::plus_infinity},
          .lengths = several});
   check({.text = moments_of("100.0 < X[r, n]"), .data = {Data::padded}, .lengths = {7, 31, 127}});
+}
+
+TEST(Moments, OfAllAboutTheMeanOfWhatIsKept) {
+  // Elements before the first that is kept are in the sum, about no mean yet.
+  check({.text = moments_of("0.5 < Z[r, n]", "u / sqrt(v / (c + 1.0) + 0.1)", "  u: f32[r] = sum(d * G[n] over n)\n"),
+         .data = tame_data,
+         .scale = 10,
+         .lengths = {7, 31, 127}});
 }
 
 TEST(Moments, MeanThenProduct) {

@@ -287,9 +287,31 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
   }
   trivial &=
       factors.trivial() && t.outer_coefficient.trivial() && !outer && t.linears.empty() && !t.condition && !unset;
-  for (const Expr& f : factors.num) value = f.is_constant(-1) ? -value : f * value;
-  if (outer) value = outer * value;
-  for (const Expr& f : factors.den) value = value / f;
+  const auto multiplied = [](Expr v, const Factors& f) {
+    for (const Expr& e : f.num) v = e.is_constant(-1) ? -v : e * v;
+    for (const Expr& e : f.den) v = v / e;
+    return v;
+  };
+  // exp(x)/l in a power: the exponential of all of it may underflow, and so may l·l, where their quotient is about 1. Each
+  // divisor takes its share.
+  Factors divisors{{}, factors.den};
+  divisors *= {{}, outer_factors.den};
+  std::erase_if(divisors.den, [](const Expr& e) { return e.is_constant(); });
+  const std::size_t shares = divisors.den.size();
+  const bool shared = outer && shares > 1;
+  if (shared) {
+    value = multiplied(value, {factors.num, {}});
+    const Expr share = Expr::unary(Op::exp, outer.args()[0] / Expr::constant(type, static_cast<double>(shares)));
+    for (const Expr& divisor : divisors.den) value = share * value / divisor;
+    for (const Factors* f : {&factors, &outer_factors})
+      for (const Expr& e : f->den)
+        if (e.is_constant()) value = value / e;
+    value = multiplied(value, {outer_factors.num, {}});
+  } else {
+    value = multiplied(value, {factors.num, {}});
+    if (outer) value = outer * value;
+    value = multiplied(value, {{}, factors.den});
+  }
   // A divisor that is NaN for the same reason already says it.
   for (const auto* divisors : {&factors.den, &outer_factors.den})
     for (const Reduction& other : reductions_) {
@@ -300,12 +322,14 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
     r.unset_by = about;
     value = Expr::select(is_unset(exponentials_[static_cast<std::size_t>(about)]), nan_of(type), value);
   }
+  // What is left where nothing was selected: 0, and NaN where that met one.
+  const auto otherwise = [&](const Expr& none) { return shared ? multiplied(none, outer_factors) : none; };
   if (const std::string& selected = r.selected[i]; !selected.empty()) {
-    value = Expr::select(Expr::value(selected, DType::boolean), value, Expr::constant(type, 0));
+    const Expr none = t.outer_weight.trivial() ? Expr::constant(type, 0) : Expr::value(m.state, type);
+    value = Expr::select(Expr::value(selected, DType::boolean), value, otherwise(none));
   }
-  for (const Expr& f : outer_factors.num) value = f.is_constant(-1) ? -value : f * value;
-  for (const Expr& f : outer_factors.den) value = value / f;
-  if (t.condition) value = Expr::select(finished(t.condition), value, Expr::constant(type, 0));
+  if (t.condition) value = Expr::select(finished(t.condition), value, otherwise(Expr::constant(type, 0)));
+  if (!shared) value = multiplied(value, outer_factors);
   // Reduced axes that the factors vary over.
   const std::vector<std::string> all = others(*r.statement);
   std::vector<std::string> over;

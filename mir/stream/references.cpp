@@ -156,10 +156,22 @@ Expr PassStates::mask_of(Expr factor) const {
 /// The exponent where the term counts, −∞ elsewhere: what is masked may be larger than all that is not, and a maximum of it
 /// would leave nothing of the rest.
 Expr PassStates::guarded_exponent(const Term& t) const {
-  const Expr& x = t.exp_x;
+  const auto [x, times] = part_of(t.exp_x);
+  const Expr guarded = guarded_part(x, t, times);
+  if (guarded == x) return t.exp_x;
+  Expr sum = guarded;
+  for (int i = 1; i < times; ++i) sum = sum + guarded;
+  return sum;
+}
+
+Expr PassStates::guarded_part(const Expr& x, const Term& t, int times) const {
   const Expr whole = problem_.canonical(x);
   const bool safe = std::ranges::all_of(loads_of(whole), [&](const Expr& l) { return problem_.in_bounds(l); });
-  if (safe && existing_maximum(part_of(x).first)) return x;
+  // The graph's own maximum of all x serves exp(x - m), which underflows as the graph's does. A power of it underflows earlier, and
+  // (x - m)^2 loses digits, where what is masked is far above the rest.
+  const bool alone =
+      times == 1 && std::ranges::none_of(t.linears, [&](const Linear& l) { return same_as_exponential(l.x, t); });
+  if (safe && (alone || !t.indicator) && existing_maximum(x)) return x;
   if (t.indicator && (!safe || !adds_rows(t.indicator, {x, t.exp_b}))) {
     const Expr condition = problem_.canonical(t.indicator);
     // A maximum that the graph takes away itself, of x and another constant where it is masked.

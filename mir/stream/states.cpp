@@ -497,7 +497,7 @@ Attempt<void> PassStates::allocate() {
     for (const Term& t : r.terms) {
       Moment m;
       m.weight = t.weight;
-      m.outer = t.outer_weight;
+      (t.indicator ? m.outer : m.weight) *= t.outer_weight;
       m.indicator = t.indicator;
       m.exponential = exponential_of(t);
       m.over = reduced_over(t);

@@ -190,6 +190,7 @@ class PassStates {
   bool adds_rows(const Expr& e, std::initializer_list<Expr> to) const;
   Expr mask_of(Expr factor) const;
   Expr guarded_exponent(const Term& t) const;
+  Expr guarded_part(const Expr& x, const Term& t, int times) const;
   std::optional<Term> mean_of(const Linear& l) const;
   bool sums_weights(const Reduction& l, const Term& t) const;
   Counted own_weights(const Linear& l, const Term& t) const;

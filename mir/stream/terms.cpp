@@ -142,8 +142,9 @@ Term Expander::times(Term a, Term b) const {
     t.outer_coefficient *= std::exchange(t.coefficient, {});
     t.outer_weight *= std::exchange(t.weight, {});
   };
-  if (b.indicator && !a.indicator) outwards(a);
-  if (a.indicator && !b.indicator) outwards(b);
+  const bool selects = a.indicator || a.condition, other_selects = b.indicator || b.condition;
+  if (other_selects && !selects) outwards(a);
+  if (selects && !other_selects) outwards(b);
   a.coefficient *= b.coefficient;
   a.weight *= b.weight;
   a.outer_coefficient *= b.outer_coefficient;
@@ -167,7 +168,7 @@ Term Expander::times(Term a, Term b) const {
 }
 
 // exp(a)·exp(b) with a along and b running, however it was written, is one exponential: only then has it a repair that
-// cannot overflow.
+// cannot overflow. So is exp(a)·exp(a) over divisors: exp(a)/l may be near 1 where the square of either is no number.
 void Expander::join_exponentials(Term& t) const {
   const auto exponent = [&](Expr e) -> Expr {
     while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_open(e.name()))
@@ -195,7 +196,12 @@ void Expander::join_exponentials(Term& t) const {
   };
   const bool outside = any(t.coefficient, true) || any(t.outer_coefficient, true);
   const bool inside = t.exp_x || any(t.weight, false) || any(t.outer_weight, false);
-  if (!outside || !inside) return;
+  const auto exponentials = [&](const Factors& f) {
+    return std::ranges::count_if(f.num, [&](const Expr& e) { return static_cast<bool>(exponent(e)); });
+  };
+  const bool power = exponentials(t.weight) + exponentials(t.outer_weight) > 1 &&
+                     t.coefficient.den.size() + t.outer_coefficient.den.size() > 1;
+  if (!(outside && inside) && !power) return;
   for (Factors* f : {&t.coefficient, &t.outer_coefficient}) {
     while (Expr e = take(f->num, true)) t.exp_b = add(t.exp_b, e);
     while (Expr e = take(f->den, true)) t.exp_b = subtract(t.exp_b, e);
@@ -368,11 +374,9 @@ Attempt<std::vector<Term>> Expander::expand_select(const Expr& e) {
     AICF_TRY(std::vector<Term> terms, expand(branch));
     for (Term& t : terms) {
       if (condition) t.condition = logical_and(t.condition, chosen ? condition : logical_not(condition));
-      if (indicator) {
-        t.indicator = logical_and(t.indicator, chosen ? indicator : logical_not(indicator));
-        t.coefficient *= std::exchange(t.outer_coefficient, {});
-        t.weight *= std::exchange(t.outer_weight, {});
-      }
+      if (indicator) t.indicator = logical_and(t.indicator, chosen ? indicator : logical_not(indicator));
+      t.coefficient *= std::exchange(t.outer_coefficient, {});
+      t.weight *= std::exchange(t.outer_weight, {});
       out.push_back(std::move(t));
     }
   }

@@ -5,11 +5,11 @@
 // Along the streamed axis n a subexpression is *constant* (neither n nor a result of this pass), *along* (n, no running
 // result), *running* (results of this pass, no n) or *mixed*. A summand that the cascade law covers is a sum of terms
 //
-//     [condition] · outer · ([indicator] · coefficient · weight · exp(exp_x + exp_b) · Π (xᵢ + bᵢ)^kᵢ)
+//     outer · ([condition] · [indicator] · coefficient · weight · exp(exp_x + exp_b) · Π (xᵢ + bᵢ)^kᵢ)
 //
 // where coefficient, condition and every b are constant or running (so they leave the sum and are needed at finish
-// only), and indicator, weight and every x are along; outer is a coefficient and a weight that multiply the 0 of what the
-// indicator leaves out too, for 0 · NaN is NaN. What is not of this form is refused with the law that failed.
+// only), and indicator, weight and every x are along; outer is a coefficient and a weight that multiply the 0 of what a
+// select leaves out too, for 0 · NaN is NaN. What is not of this form is refused with the law that failed.
 
 #include <array>
 #include <string>
@@ -37,7 +37,7 @@ struct Term {
   Expr condition;  ///< running or constant; empty = always. Where false the term is 0
   Expr indicator;  ///< along; empty = always
   Factors weight;
-  Factors outer_coefficient, outer_weight;  ///< both empty without an indicator
+  Factors outer_coefficient, outer_weight;  ///< both empty without a select
   Expr exp_x, exp_b;                        ///< both empty: no exponential. exp_b alone may be empty (0)
   std::vector<Linear> linears;
 

@@ -23,6 +23,7 @@ class Reductions {
   Value mul(const Value& a, const Value& b) { return s_.binary("Mul", a, b); }
   Value sub(const Value& a, const Value& b) { return s_.binary("Sub", a, b); }
   Value known();
+  Value masked();
   Value program();
   Value reduced(const Value& x);
   Value elementwise(const Value& a);
@@ -216,6 +217,62 @@ Value Reductions::known() {
   }
 }
 
+/// Statistics of the elements that a mask keeps, written out.
+Value Reductions::masked() {
+  const Value x = s_.any(full_), y = s_.any(full_);
+  const Value one = s_.constant(1.0), zero = s_.constant(0.0), small = s_.constant(1e-5);
+  Value keep;
+  switch (s_.pick(4)) {
+    case 0:
+      keep = s_.binary("Less", s_.constant(s_.real(-1, 1)), y);
+      break;
+    case 1: {
+      const int axis = s_.pick(x.rank());
+      Value at = s_.positions(x, axis);
+      for (int d = axis + 1; d < x.rank(); ++d) at = s_.unsqueeze(at, -1);
+      keep = s_.binary(s_.any({"Less", "Greater"}), at, s_.constant(s_.pick(9), DType::i64));
+      break;
+    }
+    default:
+      keep = s_.input("keep", x.dims, s_.any({Data::keep, Data::keep_rows, Data::keep_last, Data::keep_inner}),
+                      DType::boolean);
+  }
+  if (s_.chance(25)) keep = s_.unary("Not", keep);
+  const Value factor = s_.cast(keep, DType::f32);
+  const bool where = s_.chance(50);
+  const auto kept = [&](const Value& v) { return where ? s_.where(keep, v, zero) : mul(v, factor); };
+  // Of the shape of x, whatever the mask has.
+  Value count = sum(mul(factor, s_.binary("Add", mul(x, zero), one)));
+  if (s_.chance(50)) count = s_.binary("Max", count, one);
+  if (s_.chance(35)) {  // softmax
+    const bool all = !where || s_.chance(30);
+    const Value m = top(all ? x : s_.where(keep, x, s_.constant(s_.any({-1e9, -3e38}))));
+    const Value e = kept(s_.unary("Exp", sub(x, m)));
+    const Value p = s_.binary("Div", e, s_.chance(30) ? s_.binary("Add", sum(e), small) : sum(e));
+    switch (s_.pick(4)) {
+      case 0:
+        return p;
+      case 1:
+        return sum(mul(p, p));
+      case 2: {
+        const Value d = sub(y, sum(mul(p, y)));
+        return sum(mul(p, mul(d, d)));
+      }
+      default:
+        return sum(mul(p, y));
+    }
+  }
+  const Value mean = s_.binary("Div", sum(kept(x)), count);
+  if (s_.chance(15)) return mean;
+  const Value d = sub(x, mean);
+  const Value variance = s_.binary("Div", sum(kept(mul(d, d))), count);
+  if (s_.chance(25)) return s_.chance(50) ? variance : sum(mul(d, s_.chance(50) ? d : y));
+  const Value z = s_.binary("Div", d, s_.unary("Sqrt", s_.binary("Add", variance, s_.chance(50) ? one : small)));
+  if (x.rank() > 1 && s_.chance(40))
+    return s_.matmul(s_.chance(50) ? z : kept(z), s_.input("w", {x.dim(-1), {s_.size(17)}}, Data::close));
+  return s_.chance(50) ? kept(z) : s_.chance(50) ? sum(kept(mul(z, mul(z, z)))) : z;
+}
+
 void Reductions::build() {
   const bool empty = s_.chance(2), symbolic = !empty && s_.chance(35);
   static const char* symbols[] = {"rows", "n", "m", "k"};
@@ -242,7 +299,7 @@ void Reductions::build() {
     if (s_.chance(d + 1 == rank ? 70 : 25)) axes_.push_back(d);
   if (axes_.empty()) axes_.push_back(s_.pick(rank));
   if (s_.chance(25)) full_.push_back(elementwise(x_));
-  Value y = s_.chance(50) ? program() : known();
+  Value y = s_.chance(20) ? masked() : s_.chance(50) ? program() : known();
   if (s_.chance(30)) {  // and on: another reduction of what came out
     std::vector<int> all;
     for (int d = 0; d < y.rank(); ++d)

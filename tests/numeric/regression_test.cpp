@@ -59,6 +59,51 @@ o = MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 1, 3, 2]))), V)
     {"place_of_the_largest", R"(g(s: f32[2, 9, 11]) -> a
 a = ArgMax(s, axis=-1, keepdims=0)
 )"},
+    // The square of a weight was the square of its exponential over that of the sum, and the first was 0.
+    {"squares_of_masked_weights_far_below", R"(g(x: f32[5, 37], g: f32[5, 37]) -> y, z
+keep = Greater(g, 0.0)
+s = Add(x, Where(keep, 0.0, 60.0))
+e = Where(keep, Exp(Sub(s, ReduceMax(s, [1]))), 0.0)
+p = Div(e, ReduceSum(e, [1]))
+y = ReduceSum(Mul(p, p), [1])
+z = Sub(ReduceSum(Mul(p, p), [1]), ReduceSum(Mul(p, Mul(p, p)), [1]))
+)"},
+    // Differences of scores were kept about a maximum of masked ones, far above.
+    {"spread_of_masked_scores", R"(g(x: f32[5, 37], g: f32[5, 37]) -> y
+keep = Greater(g, 0.0)
+s = Add(x, Where(keep, 0.0, 60.0))
+e = Where(keep, Exp(Sub(s, ReduceMax(s, [1]))), 0.0)
+p = Div(e, ReduceSum(e, [1]))
+a = Sub(s, ReduceSum(Mul(p, s), [1]))
+y = ReduceSum(Mul(p, Mul(a, a)), [1])
+)"},
+    {"squares_of_small_exponentials", R"(g(x: f32[5, 37]) -> y
+e = Exp(Sub(x, 60.0))
+p = Div(e, ReduceSum(e, [1]))
+y = ReduceSum(Mul(p, p), [1])
+)"},
+    // 0 of a select was divided by 0 inside of it.
+    {"rows_left_out", R"(g(s: f32[2, 9, 11], v: f32[2, 11, 3], q: f32[9, 1]) -> y
+e = Where(Greater(q, 0.0), Exp(Sub(s, ReduceMax(s, [2]))), 0.0)
+y = MatMul(Div(e, ReduceSum(e, [2])), v)
+)"},
+    {"no_number_under_rows_left_out", R"(g(s: f32[2, 9, 11], v: f32[2, 11, 3], q: f32[9, 11]) -> y
+e = Where(Greater(q, 1.5), Exp(Sub(s, ReduceMax(s, [2]))), 0.0)
+y = MatMul(Div(e, Max(ReduceSum(e, [2]), 1.0e-9)), Log(Add(v, 2.0)))
+)"},
+    // Elements before the first that the mean counts were not moved to it.
+    {"sums_about_a_masked_mean", R"(g(x: f32[5, 37], g: f32[5, 37]) -> y
+keep = Greater(g, 0.7)
+mean = Div(ReduceSum(Where(keep, x, 0.0), [1]), ReduceSum(CastLike(keep, x), [1]))
+d = Sub(x, mean)
+y = ReduceSum(Mul(d, d), [1])
+)"},
+    {"masked_rows_times_a_matrix", R"(g(x: f32[5, 37], g: f32[5, 37], w: f32[37, 3]) -> z
+keep = Greater(g, 0.7)
+mean = Div(ReduceSum(Where(keep, x, 0.0), [1]), Max(ReduceSum(CastLike(keep, x), [1]), 1.0))
+d = Sub(x, mean)
+z = MatMul(Div(d, Sqrt(Add(1.0, ReduceSum(Where(keep, Mul(d, d), 0.0), [1])))), w)
+)"},
     // The place of the extreme of a row with NaN was past the row's end.
     {"places_of_nan", R"(g(s: f32[3, 4, 17]) -> y, first, last, hard
 root = Sqrt(s)

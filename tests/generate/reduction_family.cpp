@@ -238,11 +238,11 @@ Value Reductions::masked() {
                       DType::boolean);
   }
   if (s_.chance(25)) keep = s_.unary("Not", keep);
+  keep = s_.binary("Or", keep, s_.binary("Less", x, x));  // of the shape of x
   const Value factor = s_.cast(keep, DType::f32);
   const bool where = s_.chance(50);
   const auto kept = [&](const Value& v) { return where ? s_.where(keep, v, zero) : mul(v, factor); };
-  // Of the shape of x, whatever the mask has.
-  Value count = sum(mul(factor, s_.binary("Add", mul(x, zero), one)));
+  Value count = sum(factor);
   if (s_.chance(50)) count = s_.binary("Max", count, one);
   if (s_.chance(35)) {  // softmax
     const bool all = !where || s_.chance(30);

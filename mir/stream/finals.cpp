@@ -298,7 +298,7 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
   divisors *= {{}, outer_factors.den};
   std::erase_if(divisors.den, [](const Expr& e) { return e.is_constant(); });
   const std::size_t shares = divisors.den.size();
-  const bool shared = outer && shares > 1;
+  const bool shared = outer && outer.op() == Op::exp && shares > 1;
   if (shared) {
     value = multiplied(value, {factors.num, {}});
     const Expr share = Expr::unary(Op::exp, outer.args()[0] / Expr::constant(type, static_cast<double>(shares)));

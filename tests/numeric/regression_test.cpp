@@ -82,6 +82,12 @@ e = Exp(Sub(x, 60.0))
 p = Div(e, ReduceSum(e, [1]))
 y = ReduceSum(Mul(p, p), [1])
 )"},
+    // What the exponentials leave outside of the sum is a constant.
+    {"squares_of_shifted_exponentials", R"(g(x: f32[5, 37]) -> y
+e = Exp(Add(Sub(x, ReduceMax(x, [1])), 2.0))
+p = Div(e, ReduceSum(e, [1]))
+y = ReduceSum(Mul(p, p), [1])
+)"},
     // 0 of a select was divided by 0 inside of it.
     {"rows_left_out", R"(g(s: f32[2, 9, 11], v: f32[2, 11, 3], q: f32[9, 1]) -> y
 e = Where(Greater(q, 0.0), Exp(Sub(s, ReduceMax(s, [2]))), 0.0)

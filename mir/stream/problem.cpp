@@ -116,6 +116,11 @@ Expr Problem::canonical(const Expr& e) const {
   });
 }
 
+Expr Problem::opened(Expr e) const {
+  while (e.op() == Op::value && defines(e.name()) && is_open(e.name())) e = statement(e.name()).body;
+  return e;
+}
+
 bool Problem::is_open(const std::string& value) const {
   constexpr std::uint64_t largest = 4096;
   return is_map(value) && canonical(Expr::value(value, statement(value).type)).tree_size() <= largest;

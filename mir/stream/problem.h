@@ -56,6 +56,8 @@ class Problem {
   /// A map that is small enough when written out with the maps it reads: only such ones are looked into operation by
   /// operation. A chain of maps that each read the one before twice doubles with each.
   bool is_open(const std::string& value) const;
+  /// `e`, or the body of the open map that it is, and so on.
+  Expr opened(Expr e) const;
   /// The element depends on the coordinate along n.
   bool carries(const std::string& value) const { return has(statement(value).axes, axis_); }
   bool carries(const Expr& e) const;

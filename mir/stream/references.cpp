@@ -145,7 +145,7 @@ bool PassStates::adds_rows(const Expr& e, std::initializer_list<Expr> to) const 
 
 /// The condition that a factor of 0 or 1 is; empty for others.
 Expr PassStates::mask_of(Expr factor) const {
-  while (factor.op() == Op::value && problem_.is_open(factor.name())) factor = problem_.statement(factor.name()).body;
+  factor = problem_.opened(factor);
   const auto args = factor.args();
   if (factor.op() == Op::cast && args[0].type() == DType::boolean) return args[0];
   if (factor.op() != Op::select) return {};
@@ -218,29 +218,30 @@ PassStates::Counted PassStates::own_weights(const Linear& l, const Term& t) cons
   return out;
 }
 
-/// A product of along factors as (x + 0)^1 beside the rest, for each factor; a factor where(c, x, 0) is x where c.
-std::vector<Term> PassStates::powers_apart(const Term& t) const {
-  std::vector<Term> out;
-  if (!t.linears.empty() || t.indicator || !t.weight.den.empty()) return out;
-  const auto opened = [&](Expr e) {
-    while (e.op() == Op::value && problem_.is_open(e.name())) e = problem_.statement(e.name()).body;
-    return e;
-  };
-  std::vector<Expr> factors, pending(t.weight.num.rbegin(), t.weight.num.rend());
+std::vector<Expr> PassStates::split_products(const std::vector<Expr>& list) const {
+  std::vector<Expr> factors, pending(list.rbegin(), list.rend());
   while (!pending.empty()) {
-    const Expr e = pending.back(), inner = opened(e);
+    const Expr e = pending.back(), inner = problem_.opened(e);
     pending.pop_back();
     if (inner.op() == Op::mul)
       pending.insert(pending.end(), inner.args().rbegin(), inner.args().rend());
     else
       factors.push_back(e);
   }
+  return factors;
+}
+
+/// A product of along factors as (x + 0)^1 beside the rest, for each factor; a factor where(c, x, 0) is x where c.
+std::vector<Term> PassStates::powers_apart(const Term& t) const {
+  std::vector<Term> out;
+  if (!t.linears.empty() || t.indicator || !t.weight.den.empty()) return out;
+  const std::vector<Expr> factors = split_products(t.weight.num);
   for (std::size_t i = 0; i < factors.size(); ++i) {
     Term about = t;
     about.weight.num = factors;
     about.weight.num.erase(about.weight.num.begin() + static_cast<std::ptrdiff_t>(i));
     about.linears.push_back({factors[i], {}, 1});
-    const Expr chosen = opened(factors[i]);
+    const Expr chosen = problem_.opened(factors[i]);
     if (chosen.op() == Op::select && (chosen.args()[1].is_constant(0) || chosen.args()[2].is_constant(0))) {
       const bool first = chosen.args()[2].is_constant(0);
       about.indicator = first ? chosen.args()[0] : logical_not(chosen.args()[0]);
@@ -271,56 +272,51 @@ std::optional<Term> PassStates::mean_of(const Linear& l) const {
   return std::nullopt;
 }
 
+/// What a term weighs its powers by: conditions, which may be written as masks, apart from other factors.
+PassStates::Weights PassStates::weights_of(const Term& t) const {
+  Weights out;
+  const auto split = [&](const Expr& condition) {
+    std::vector<Expr> pending{condition};
+    while (!pending.empty()) {
+      const Expr c = pending.back();
+      pending.pop_back();
+      if (c.op() == Op::and_)
+        pending.insert(pending.end(), c.args().begin(), c.args().end());
+      else
+        out.conditions.insert(problem_.canonical(c));
+    }
+  };
+  if (t.indicator) split(t.indicator);
+  for (const Factors* f : {&t.weight, &t.outer_weight}) {
+    for (const Expr& w : split_products(f->num))
+      if (const Expr m = mask_of(w))
+        split(m);
+      else
+        out.factors.insert(problem_.canonical(w));
+    for (const Expr& w : split_products(f->den)) out.factors.insert(Expr::unary(Op::reciprocal, problem_.canonical(w)));
+  }
+  return out;
+}
+
 /// Whether `l` is the sum of what a term's powers are weighed by: then the term over `l` is a mean.
 bool PassStates::sums_weights(const Reduction& l, const Term& t) const {
   if (l.terms.size() != 1) return false;
   const Term& s = l.terms[0];
-  if (s.condition || s.exp_x || t.exp_x || !s.linears.empty() || !s.coefficient.trivial() ||
-      !s.outer_coefficient.trivial() || reduced_over(s) != reduced_over(t))
-    return false;
-  // Conditions apart from factors: a mask may be either.
-  const auto parts = [&](const Term& of) {
-    Factors weight = of.weight;
-    weight *= of.outer_weight;
-    std::vector<Expr> conditions, factors;
-    const auto split = [&](const Expr& condition) {
-      std::vector<Expr> pending{condition};
-      while (!pending.empty()) {
-        const Expr c = pending.back();
-        pending.pop_back();
-        if (c.op() == Op::and_)
-          pending.insert(pending.end(), c.args().begin(), c.args().end());
-        else
-          conditions.push_back(problem_.canonical(c));
-      }
-    };
-    if (of.indicator) split(of.indicator);
-    for (const Expr& w : weight.num)
-      if (const Expr m = mask_of(w))
-        split(m);
-      else
-        factors.push_back(problem_.canonical(w));
-    for (const Expr& w : weight.den) factors.push_back(Expr::unary(Op::reciprocal, problem_.canonical(w)));
-    return std::pair(conditions, factors);
-  };
-  const auto same = [](const std::vector<Expr>& a, const std::vector<Expr>& b, bool once) {
-    const auto within = [&](const std::vector<Expr>& of, const std::vector<Expr>& all) {
-      return std::ranges::all_of(of, [&](const Expr& e) {
-        return once ? std::ranges::find(all, e) != all.end() : std::ranges::count(of, e) == std::ranges::count(all, e);
-      });
-    };
-    return within(a, b) && within(b, a);
-  };
-  const auto [conditions, factors] = parts(s);
-  const auto [others, more] = parts(t);
-  return same(conditions, others, true) && same(factors, more, false);
+  return !s.condition && !s.exp_x && !t.exp_x && s.linears.empty() && s.coefficient.trivial() &&
+         s.outer_coefficient.trivial() && reduced_over(s) == reduced_over(t) && weights_of(s) == weights_of(t);
 }
 
-/// What counts in the centre of x + b: what counts in the mean that b takes away, for the nearer the centre is to it the less
-/// cancels; beside another b, what the term does not mask.
+/// What counts in the centre of x + b: where the term counts no more than a mean that b takes away, what that counts, for the
+/// nearer the centre is to it the less cancels; else what the term does not mask.
 PassStates::Counted PassStates::counted(const Linear& l, const Term& t) const {
   if (!l.b) return own_weights(l, t);
-  if (const auto mean = mean_of(l)) return own_weights({l.x, l.b, 1}, *mean);
+  const Expr x = problem_.canonical(l.x);
+  const Weights own = weights_of(t);
+  for (const Linear& other : t.linears) {
+    if (problem_.canonical(other.x) != x) continue;
+    const auto mean = mean_of(other);
+    if (mean && weights_of(*mean).within(own)) return own_weights({l.x, l.b, 1}, *mean);
+  }
   Term masks;
   masks.indicator = t.indicator;
   masks.exp_x = t.exp_x;

@@ -388,6 +388,11 @@ void PassStates::centre_plain(Term& t) {
 
 PassStates::Shift PassStates::shift_of(const Linear& l, const Term& t, const Moment& m) {
   if (same_as_exponential(l.x, t)) return {Shift::Kind::maximum, m.exponential};
+  // Differences of one x share a centre in a term, whatever each of them counts.
+  for (const auto& [s, power] : m.powers)
+    if (s.kind == Shift::Kind::family &&
+        families_[static_cast<std::size_t>(s.index)].canonical == problem_.canonical(l.x))
+      return s;
   if (free_degree(t) == 1 && !find_family(l.x, counted(l, t), t) && !is_about_mean(l)) {
     if (const int e = maximum_of(l); e >= 0) return {Shift::Kind::maximum, e};
   }
@@ -479,8 +484,11 @@ Attempt<void> PassStates::allocate() {
           (alone && std::ranges::none_of(t.linears, [&](const Linear& l) { return is_about_mean(l); })))
         continue;
       const int e = exponential_of(t);
+      std::vector<Expr> centred;
       for (const Linear& l : t.linears) {
-        if (!same_as_exponential(l.x, t)) family(l.x, counted(l, t), e, reduced_over(t));
+        const Expr x = problem_.canonical(l.x);
+        if (!same_as_exponential(l.x, t) && !has(centred, x)) family(l.x, counted(l, t), e, reduced_over(t));
+        centred.push_back(x);
       }
     }
   }

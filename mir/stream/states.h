@@ -13,6 +13,7 @@
 //     (weighted) mean, kept as a pivot, the first element, plus a difference, so that an offset costs no digits; beside
 //     exp(x − m) with the same x it is m itself.
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,6 +130,17 @@ class PassStates {
     Expr weight, indicator;
     bool operator==(const Counted&) const;
   };
+  struct Weights {
+    std::set<Expr> conditions;
+    std::multiset<Expr> factors;
+    bool operator==(const Weights&) const = default;
+    bool within(const Weights& more) const {
+      const auto all = [](const auto& of, const auto& in) {
+        return std::includes(in.begin(), in.end(), of.begin(), of.end());
+      };
+      return all(conditions, more.conditions) && all(factors, more.factors);
+    }
+  };
   struct Family {
     Expr x, canonical;
     Counted counted;
@@ -191,6 +203,8 @@ class PassStates {
   Expr mask_of(Expr factor) const;
   Expr guarded_exponent(const Term& t) const;
   Expr guarded_part(const Expr& x, const Term& t, int times) const;
+  std::vector<Expr> split_products(const std::vector<Expr>& list) const;
+  Weights weights_of(const Term& t) const;
   std::optional<Term> mean_of(const Linear& l) const;
   bool sums_weights(const Reduction& l, const Term& t) const;
   Counted own_weights(const Linear& l, const Term& t) const;

@@ -167,51 +167,6 @@ Term Expander::times(Term a, Term b) const {
   return a;
 }
 
-// exp(a)·exp(b) with a along and b running, however it was written, is one exponential: only then has it a repair that
-// cannot overflow. So is exp(a)·exp(a) over divisors: exp(a)/l may be near 1 where the square of either is no number.
-void Expander::join_exponentials(Term& t) const {
-  const auto exponent = [&](Expr e) -> Expr {
-    while (e.op() == Op::value && problem_.defines(e.name()) && problem_.is_open(e.name()))
-      e = problem_.statement(e.name()).body;
-    return e.op() == Op::exp ? typed(e.args()[0]) : Expr();
-  };
-  const auto take = [&](std::vector<Expr>& list, bool only_running) -> Expr {
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const Expr found = exponent(list[i]);
-      if (!found || (only_running && kind(found) != Kind::running)) continue;
-      list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
-      return found;
-    }
-    return {};
-  };
-  const auto present = [&](const std::vector<Expr>& list, bool only_running) {
-    for (const Expr& e : list) {
-      const Expr found = exponent(e);
-      if (found && (!only_running || kind(found) == Kind::running)) return true;
-    }
-    return false;
-  };
-  const auto any = [&](const Factors& f, bool only_running) {
-    return present(f.num, only_running) || present(f.den, only_running);
-  };
-  const bool outside = any(t.coefficient, true) || any(t.outer_coefficient, true);
-  const bool inside = t.exp_x || any(t.weight, false) || any(t.outer_weight, false);
-  const auto exponentials = [&](const Factors& f) {
-    return std::ranges::count_if(f.num, [&](const Expr& e) { return static_cast<bool>(exponent(e)); });
-  };
-  const bool power = exponentials(t.weight) + exponentials(t.outer_weight) > 1 &&
-                     t.coefficient.den.size() + t.outer_coefficient.den.size() > 1;
-  if (!(outside && inside) && !power) return;
-  for (Factors* f : {&t.coefficient, &t.outer_coefficient}) {
-    while (Expr e = take(f->num, true)) t.exp_b = add(t.exp_b, e);
-    while (Expr e = take(f->den, true)) t.exp_b = subtract(t.exp_b, e);
-  }
-  for (Factors* f : {&t.weight, &t.outer_weight}) {
-    while (Expr e = take(f->num, false)) t.exp_x = add(t.exp_x, e);
-    while (Expr e = take(f->den, false)) t.exp_x = subtract(t.exp_x, e);
-  }
-}
-
 Attempt<std::vector<Term>> Expander::product(const std::vector<Term>& a, const std::vector<Term>& b) const {
   if (a.size() * b.size() > max_terms)
     return refuse("cascade", fmt::format("the summand has more than {} terms", max_terms));

@@ -82,6 +82,26 @@ e = Exp(Sub(x, 60.0))
 p = Div(e, ReduceSum(e, [1]))
 y = ReduceSum(Mul(p, p), [1])
 )"},
+    {"cubes_of_masked_exponentials", R"(g(x: f32[5, 37], g: f32[5, 37]) -> y
+keep = Greater(g, 0.0)
+e = Where(keep, Mul(Exp(Add(x, 55.0)), 3.0), 0.0)
+p = Where(keep, Div(e, ReduceSum(e, [1])), 0.0)
+q = Sub(1.0, p)
+y = ReduceSum(Mul(p, Mul(q, q)), [1])
+)"},
+    // Differences from two means of one tensor had two centres, and the sum of their products none.
+    {"products_about_two_means", R"(g(x: f32[5, 37], g: f32[5, 37]) -> y
+a = Sub(x, ReduceMean(x, [1]))
+b = Sub(x, Div(ReduceSum(Where(Greater(g, 0.0), x, 0.0), [1]), Add(ReduceSum(CastLike(Greater(g, 0.0), x), [1]), 1.0)))
+y = ReduceMean(Mul(a, b), [1])
+)"},
+    // What is not under the mean's mask was kept about 0 until the mask began.
+    {"squares_far_from_zero", R"(g(x: f32[5, 37], g: f32[5, 37]) -> y
+far = Add(x, 100.0)
+keep = Greater(g, 1.0)
+a = Sub(far, Div(ReduceSum(Where(keep, far, 0.0), [1]), Max(ReduceSum(CastLike(keep, x), [1]), 1.0)))
+y = ReduceMean(Mul(a, a), [1])
+)"},
     // What the exponentials leave outside of the sum is a constant.
     {"squares_of_shifted_exponentials", R"(g(x: f32[5, 37]) -> y
 e = Exp(Add(Sub(x, ReduceMax(x, [1])), 2.0))

@@ -313,10 +313,10 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
     value = multiplied(value, {{}, factors.den});
   }
   // A divisor that is NaN for the same reason already says it.
-  for (const auto* divisors : {&factors.den, &outer_factors.den})
+  for (const auto* list : {&factors.den, &outer_factors.den})
     for (const Reduction& other : reductions_) {
       auto final = finals_.find(other.statement->name);
-      if (final != finals_.end() && has(*divisors, final->second) && other.unset_by == about) unset = false;
+      if (final != finals_.end() && has(*list, final->second) && other.unset_by == about) unset = false;
     }
   if (unset) {
     r.unset_by = about;

@@ -5,13 +5,11 @@
 //
 // Every state is kept about references that this module chooses, never about a running result of the region, so that
 // its repair is finite for whatever a prefix reaches:
-//   * an exponential exp(x + b) about the running maximum m of x: Σ g exp(x − m), where m = −inf counts as 0 (nothing
-//   but
+//   * an exponential exp(x + b) about the running maximum m of x: Σ g exp(x − m), where m = −inf counts as 0 (only
 //     masked elements seen) and leaves the states as they are; exp(m + b) multiplies at finish;
-//   * powers (x + b)^k about a centre c of x: Σ g (x − c)^j for j <= k, and binomials at finish. The centre is the
-//   running
-//     (weighted) mean, kept as a pivot, the first element, plus a difference, so that an offset costs no digits; beside
-//     exp(x − m) with the same x it is m itself.
+//   * powers (x + b)^k about a centre c of x: Σ g (x − c)^j for j <= k, and binomials at finish. The centre is the running mean
+//     of what the term counts, kept as a pivot, the first element (0 where it does not count), plus a difference, so that an
+//     offset costs no digits; beside exp(x − m) with the same x it is m itself.
 
 #include <algorithm>
 #include <memory>
@@ -130,6 +128,7 @@ class PassStates {
     Expr weight, indicator;
     bool operator==(const Counted&) const;
   };
+  /// What a term weighs its powers by.
   struct Weights {
     std::set<Expr> conditions;
     std::multiset<Expr> factors;

@@ -21,6 +21,8 @@ struct ExprNode {
   std::uint32_t depth = 1;
 
   static const ExprNode& of(const Expr& e) { return *e.node_; }
+  /// False when the expression that `e` is an argument of is all that holds it: a walk meets it once.
+  static bool held_elsewhere(const Expr& e) { return e.node_.use_count() > 1; }
   static Expr make(ExprNode node);
 };
 

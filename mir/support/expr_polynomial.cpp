@@ -81,14 +81,16 @@ MaybePolynomial multiply(const Polynomial& a, const Polynomial& b) {
 
 namespace {
 
-/// Shared subexpressions are read once; small trees need no table.
+/// Shared subexpressions are read once; small trees need no table, and what no one shares is not kept: a copy for each
+/// partial sum would make a sum quadratic.
 struct Reader {
-  bool keep;
+  bool large;
   std::unordered_map<const void*, Polynomial> known;
 
   Polynomial read(const Expr& e) {
     if (!is_signed_integer(e.type())) return Polynomial::atom(e);
     if (const auto number = e.as_int()) return Polynomial::number(*number);
+    const bool keep = large && ExprNode::held_elsewhere(e);
     if (keep) {
       if (const auto found = known.find(e.identity()); found != known.end()) return found->second;
     }

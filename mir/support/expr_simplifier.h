@@ -94,6 +94,8 @@ class Simplifier {
   Expr select(const Expr& condition, const Expr& a, const Expr& b);
   Expr unary(const Expr& e);
   Expr normal(const Polynomial& p, DType type);
+  /// to_polynomial() of an expression that is already simplified.
+  Polynomial polynomial(const Expr& e) const;
   Polynomial recombine(Polynomial p, DType type);
   bool recombine_once(Polynomial& p, DType type);
   bool recombine_symbolic_once(Polynomial& p);
@@ -112,6 +114,8 @@ class Simplifier {
 
   const Ranges& ranges_;
   std::unordered_map<Expr, Expr, Hash> memo_;
+  std::unordered_map<Expr, Polynomial, Hash>
+      normal_forms_;  ///< Of large sums: a sum of n terms is read once, not n times.
   std::unordered_map<Expr, Interval, Hash> range_memo_;
 };
 

@@ -90,7 +90,15 @@ Expr Simplifier::normal(const Polynomial& p, DType type) {
   for (const auto& [product, coefficient] : p.terms) {
     if (!fits(type, coefficient)) return {};
   }
-  return from_polynomial(recombine(p, type), type);
+  Polynomial joined = recombine(p, type);
+  const Expr result = from_polynomial(joined, type);
+  if (ExprNode::of(result).tree_size > small_tree) normal_forms_.emplace(result, std::move(joined));
+  return result;
+}
+
+Polynomial Simplifier::polynomial(const Expr& e) const {
+  const auto known = normal_forms_.find(e);
+  return known != normal_forms_.end() ? known->second : to_polynomial(e);
 }
 
 Expr Simplifier::unary(const Expr& e) {
@@ -122,7 +130,7 @@ Expr Simplifier::integer_binary(const Expr& e) {
   const Expr &a = e.args()[0], &b = e.args()[1];
   const Op op = e.op();
   if (is_arithmetic(op)) {
-    const Polynomial x = to_polynomial(a), y = to_polynomial(b);
+    const Polynomial x = polynomial(a), y = polynomial(b);
     const MaybePolynomial p = op == Op::mul ? multiply(x, y) : add(x, y, op == Op::sub ? -1 : 1);
     const Expr result = p ? normal(*p, e.type()) : Expr();
     return result ? result : e;

@@ -35,6 +35,8 @@ struct Leeway {
   /// By output name, the value without the NaN of keys that a mask excludes; empty: they come back. Where the literal
   /// value is NaN, this one is right too.
   NamedTensors unread = {};
+  /// The graph asks IsNaN: where the literal value is finite, that of `unread` is right too.
+  bool asks = false;
 };
 Result<Leeway> leeway_of(const Generated& generated, const Model& model, const numeric::Sizes& symbols);
 

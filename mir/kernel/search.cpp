@@ -314,6 +314,7 @@ double Enumerator::registers(const Schedule& s) const {
     for (const StepStatement& x : st.step)
       if (x.kind == StepStatement::Kind::local) locals = std::max(locals, held(x.axes, false));
     step = std::max(step, states + locals);
+    for (const StepStatement& x : st.finish) step = std::max(step, held(x.axes, false));
   }
   for (const StepStatement& x : region_.epilogue) step = std::max(step, held(x.axes, false));
   return total + step;

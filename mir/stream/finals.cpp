@@ -293,16 +293,30 @@ Expr PassStates::finish_term(Reduction& r, std::size_t i, bool& trivial) {
     return v;
   };
   // exp(x)/l in a power: the exponential of all of it may underflow, and so may l·l, where their quotient is about 1. Each
-  // divisor takes its share.
+  // divisor takes its share of it and one of the other factors.
   Factors divisors{{}, factors.den};
   divisors *= {{}, outer_factors.den};
   std::erase_if(divisors.den, [](const Expr& e) { return e.is_constant(); });
   const std::size_t shares = divisors.den.size();
-  const bool shared = outer && outer.op() == Op::exp && shares > 1;
+  const bool exponential = outer && outer.op() == Op::exp;
+  const auto signs = std::ranges::count_if(factors.num, [](const Expr& e) { return e.is_constant(-1); });
+  const bool shared = shares > 1 && (exponential || factors.num.size() - static_cast<std::size_t>(signs) > 1);
   if (shared) {
-    value = multiplied(value, {factors.num, {}});
-    const Expr share = Expr::unary(Op::exp, outer.args()[0] / Expr::constant(type, static_cast<double>(shares)));
-    for (const Expr& divisor : divisors.den) value = share * value / divisor;
+    std::ranges::stable_partition(factors.num, [](const Expr& e) { return e.is_constant(-1); });
+    const auto with_sign = factors.num.begin() + signs;
+    std::vector<Expr> rest(with_sign, factors.num.end());
+    value = multiplied(value, {{factors.num.begin(), with_sign}, {}});
+    if (outer && !exponential) value = outer * value;
+    const Expr share = exponential
+                           ? Expr::unary(Op::exp, outer.args()[0] / Expr::constant(type, static_cast<double>(shares)))
+                           : Expr();
+    for (std::size_t k = 0; k < shares; ++k) {
+      const std::size_t left = shares - k, taken = (rest.size() + left - 1) / left;
+      for (std::size_t i = 0; i < taken; ++i) value = rest[i] * value;
+      rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(taken));
+      if (share) value = share * value;
+      value = value / divisors.den[k];
+    }
     for (const Factors* f : {&factors, &outer_factors})
       for (const Expr& e : f->den)
         if (e.is_constant()) value = value / e;

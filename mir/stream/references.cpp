@@ -172,7 +172,11 @@ Expr PassStates::guarded_part(const Expr& x, const Term& t, int times) const {
   // (x - m)^2 loses digits, where what is masked is far above the rest.
   const bool alone =
       times == 1 && std::ranges::none_of(t.linears, [&](const Linear& l) { return same_as_exponential(l.x, t); });
-  if (safe && (alone || !t.indicator) && existing_maximum(x)) return x;
+  // A factor of 0 or 1 masks too, but 0 · inf stays NaN.
+  Expr counts;
+  for (const Expr& w : t.weight.num)
+    if (const Expr m = mask_of(w); m && !adds_rows(m, {x, t.exp_b})) counts = counts ? logical_and(counts, m) : m;
+  if (safe && (alone || (!t.indicator && !counts)) && existing_maximum(x)) return x;
   if (t.indicator && (!safe || !adds_rows(t.indicator, {x, t.exp_b}))) {
     const Expr condition = problem_.canonical(t.indicator);
     // A maximum that the graph takes away itself, of x and another constant where it is masked.
@@ -195,10 +199,6 @@ Expr PassStates::guarded_part(const Expr& x, const Term& t, int times) const {
     }
     return Expr::select(t.indicator, safe ? x : whole, infinity(x.type(), true));
   }
-  // A factor of 0 or 1 masks too, but 0 · inf stays NaN.
-  Expr counts;
-  for (const Expr& w : t.weight.num)
-    if (const Expr m = mask_of(w); m && !adds_rows(m, {x, t.exp_b})) counts = counts ? logical_and(counts, m) : m;
   if (!counts) return x;
   return Expr::select(logical_or(counts, logical_not(is_finite(x))), x, infinity(x.type(), true));
 }

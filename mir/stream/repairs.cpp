@@ -90,7 +90,9 @@ void PassStates::make_repairs() {
         continue;
       }
       const Exponential& e = exponentials_[static_cast<std::size_t>(m.exponential)];
-      s.repaired = Expr::select(is_unset(e), Expr::constant(s.decl.type, 1), exponent_factor(e)) * own;
+      // A maximum that stays does not move, be it -inf or what makes the result NaN where something counts.
+      const Expr m = Expr::value(e.maximum, s.decl.type), moved = Expr::value(e.maximum + "'", s.decl.type);
+      s.repaired = Expr::select(less(m, moved), exponent_factor(e), Expr::constant(s.decl.type, 1)) * own;
       s.law = e.times > 1 ? fmt::format("cascade: exp({1}(x - {0})) g, T = exp({1}({0} - {0}'))", e.maximum, e.times)
                           : fmt::format("cascade: exp(x - {0}) g, T = exp({0} - {0}')", e.maximum);
       continue;

@@ -37,6 +37,14 @@ bool is_minus_infinity(const Expr& e) {
   return e.is_constant() && std::isinf(e.number()) && e.number() < 0;
 }
 
+/// Whether a and b hold together nowhere: one asks the opposite of what the other does.
+bool contradict(const Expr& a, const Expr& b) {
+  if (!a || !b) return false;
+  if (a.op() == Op::and_) return contradict(a.args()[0], b) || contradict(a.args()[1], b);
+  if (b.op() == Op::and_) return contradict(a, b.args()[0]) || contradict(a, b.args()[1]);
+  return (a.op() == Op::not_ && a.args()[0] == b) || (b.op() == Op::not_ && b.args()[0] == a);
+}
+
 /// Small non-negative whole number, or empty.
 std::optional<int> small_power(const Expr& e) {
   if (!e.is_constant()) return std::nullopt;
@@ -174,6 +182,7 @@ Attempt<std::vector<Term>> Expander::product(const std::vector<Term>& a, const s
   std::vector<Term> out;
   for (const Term& x : a) {
     for (const Term& y : b) {
+      if (contradict(x.indicator, y.indicator)) continue;
       Term t = times(x, y);
       int degree = 0;
       for (const Linear& l : t.linears) degree += l.power;
@@ -307,6 +316,23 @@ Attempt<Expander::Sides> Expander::affine(const Expr& e) {
   return refuse("cascade", fmt::format("'{}' is not a streamed value plus a running one", brief(e)));
 }
 
+/// where(c, a, b) ± d as where(c, a ± d, b ± d) where a branch and d are a difference: it is summed as one, not as what its
+/// parts add up to. Empty for other sums.
+Expr Expander::difference_in_select(const Expr& e) {
+  if (e.op() != Op::add && e.op() != Op::sub) return {};
+  for (const std::size_t side : {0, 1}) {
+    const Expr chosen = problem_.opened(e.args()[side]);
+    if (chosen.op() != Op::select) continue;
+    const auto with = [&](const Expr& branch) {
+      return side == 0 ? Expr::binary(e.op(), branch, e.args()[1]) : Expr::binary(e.op(), e.args()[0], branch);
+    };
+    const Expr a = with(chosen.args()[1]), b = with(chosen.args()[2]);
+    for (const Expr& branch : {a, b})
+      if (const auto sides = affine(branch); sides && sides->x && sides->b) return Expr::select(chosen.args()[0], a, b);
+  }
+  return {};
+}
+
 Attempt<std::vector<Term>> Expander::expand_select(const Expr& e) {
   const Expr& c = e.args()[0];
   const Kind k = kind(c);
@@ -370,6 +396,8 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
     const Expr factor = typed(e);
     if (k == Kind::along) {
       t.weight.num.push_back(factor);
+    } else if (const Expr opened = problem_.opened(factor); opened.op() == Op::reciprocal) {
+      t.coefficient.den.push_back(opened.args()[0]);
     } else if (!factor.is_constant(1)) {
       t.coefficient.num.push_back(factor);
     }
@@ -397,6 +425,7 @@ Attempt<std::vector<Term>> Expander::expand(const Expr& e) {
       } else if (e.op() == Op::log) {
         return std::unexpected(sides.error());
       }
+      if (const Expr select = difference_in_select(e)) return expand_select(select);
       AICF_TRY(std::vector<Term> out, expand(e.args()[0]));
       std::vector<Term> second;
       if (e.op() != Op::neg) {

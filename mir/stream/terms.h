@@ -73,6 +73,7 @@ class Expander {
  private:
   Expr typed(const Expr& e) const;
   Attempt<std::vector<Term>> expand_select(const Expr& e);
+  Expr difference_in_select(const Expr& e);
   Attempt<std::vector<Term>> expand_power(const Expr& e);
   Attempt<Term> inverse(Term t) const;
   Attempt<Term> root(Term t);

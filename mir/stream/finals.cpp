@@ -140,10 +140,11 @@ std::vector<SignedAtom> PassStates::centre_atoms(const Shift& s) const {
   std::vector<SignedAtom> atoms;
   if (s.kind == Shift::Kind::maximum) {
     const Exponential& e = exponentials_[static_cast<std::size_t>(s.index)];
-    for (int i = 0; i < e.times; ++i) {
-      atoms.push_back({false, Expr::value(e.maximum, e.x.type())});
-      flatten_sum(e.offset, false, atoms);
-    }
+    for (int i = 0; i < e.times; ++i)
+      for (const Part& part : e.parts) {
+        atoms.push_back({false, Expr::value(part.maximum, e.x.type())});
+        flatten_sum(part.offset, false, atoms);
+      }
     return atoms;
   }
   const Family& f = families_[static_cast<std::size_t>(s.index)];
@@ -191,9 +192,11 @@ std::vector<SignedAtom> PassStates::resolve(const Expr& b, bool negative) {
 /// cancel, the result is NaN for m = −inf, as exp(−inf + inf) is in the graph.
 Expr PassStates::outer_exponential(const Term& t, int exponential, Factors& factors, bool& unset) {
   const Exponential& e = exponentials_[static_cast<std::size_t>(exponential)];
-  const Expr m = Expr::value(e.maximum, e.x.type());
   std::vector<SignedAtom> atoms = cancelled(centre_atoms({Shift::Kind::maximum, exponential}), resolve(t.exp_b, false));
-  const bool gone = std::ranges::none_of(atoms, [&](const SignedAtom& a) { return a.e == m; });
+  const bool gone = std::ranges::none_of(e.parts, [&](const Part& part) {
+    const Expr m = Expr::value(part.maximum, e.x.type());
+    return std::ranges::any_of(atoms, [&](const SignedAtom& a) { return a.e == m; });
+  });
   if (gone) {
     unset = true;
     for (const SignedAtom& a : atoms) {

@@ -63,32 +63,66 @@ std::pair<Expr, int> PassStates::part_of(const Expr& x) const {
   return existing_maximum(x) ? std::pair(x, 1) : equal_parts(x);
 }
 
-int PassStates::exponential(const Expr& x, const std::vector<std::string>& over) {
+/// Whether b has −m, the result of the reduction that `maximum` is the state of.
+bool PassStates::takes_away(const Expr& b, const std::string& maximum) const {
+  std::vector<SignedAtom> atoms;
+  flatten_sum(b, false, atoms);
+  return std::ranges::any_of(reductions_, [&](const Reduction& r) {
+    return r.maximum == maximum && std::ranges::any_of(atoms, [&](const SignedAtom& a) {
+             return a.negative && a.e.op() == Op::value && a.e.name() == r.statement->name;
+           });
+  });
+}
+
+/// The exponents that `t` joined, where the graph takes the maximum of each away: exp(x − max x) exp(y − max y) underflows as
+/// the graph's does, and x + y has not the digits of y where x is large. Empty for others.
+std::vector<PassStates::Part> PassStates::parts_of(const Term& t) const {
+  if (!t.exp_x || t.exp_x.op() != Op::add || part_of(t.exp_x) != std::pair(t.exp_x, 1) || existing_maximum(t.exp_x))
+    return {};
+  std::vector<Part> out;
+  const auto split = [&](const auto& self, const Expr& x) -> bool {
+    if (const auto found = existing_maximum(x); found && takes_away(t.exp_b, found->first)) {
+      out.push_back({x, found->first, found->second});
+      return true;
+    }
+    return x.op() == Op::add && std::ranges::all_of(x.args(), [&](const Expr& a) { return self(self, a); });
+  };
+  return split(split, t.exp_x) ? out : std::vector<Part>{};
+}
+
+int PassStates::exponential(const Expr& x, const std::vector<std::string>& over, std::vector<Part> parts) {
   const Expr canonical = problem_.canonical(x);
   for (std::size_t i = 0; i < exponentials_.size(); ++i) {
     const Exponential& e = exponentials_[i];
-    if (e.canonical == canonical && (e.over == over || e.shared)) return static_cast<int>(i);
+    if (e.canonical == canonical && (e.over == over || e.shared) && (e.parts.size() > 1) == (parts.size() > 1))
+      return static_cast<int>(i);
   }
   Exponential e;
   e.x = x;
   e.canonical = canonical;
   e.over = over;
-  Expr part;
-  std::tie(part, e.times) = part_of(x);
-  if (auto found = existing_maximum(part)) {
-    e.maximum = found->first;
-    e.offset = found->second;
-    e.shared = true;
-  } else {
-    e.maximum = plain(ReduceOp::max, part, over, name_of(part) + "_max", true);
+  e.parts = std::move(parts);
+  e.shared = !e.parts.empty();
+  if (!e.shared) {
+    Part part;
+    std::tie(part.x, e.times) = part_of(x);
+    if (auto found = existing_maximum(part.x)) {
+      std::tie(part.maximum, part.offset) = *found;
+      e.shared = true;
+    } else {
+      part.maximum = plain(ReduceOp::max, part.x, over, name_of(part.x) + "_max", true);
+    }
+    e.parts.push_back(std::move(part));
   }
-  const Expr m = Expr::value(e.maximum, x.type());
-  e.guard =
-      add_local(e.maximum + "_safe", Expr::select(equal(m, infinity(x.type(), true)), Expr::constant(x.type(), 0), m));
-  const Expr reference = e.offset ? e.guard + e.offset : e.guard;
-  e.shifted = part - reference;
+  for (const Part& part : e.parts) {
+    const Expr m = Expr::value(part.maximum, x.type());
+    const Expr safe = add_local(part.maximum + "_safe",
+                                Expr::select(equal(m, infinity(x.type(), true)), Expr::constant(x.type(), 0), m));
+    const Expr shifted = part.x - (part.offset ? safe + part.offset : safe);
+    e.shifted = e.shifted ? e.shifted + shifted : shifted;
+  }
   if (e.times > 1) e.shifted = Expr::constant(x.type(), e.times) * e.shifted;
-  e.name = hint(canonical, e.maximum);
+  e.name = e.parts.size() == 1 ? hint(canonical, e.parts[0].maximum) : "p";
   exponentials_.push_back(std::move(e));
   return static_cast<int>(exponentials_.size()) - 1;
 }
@@ -180,17 +214,8 @@ Expr PassStates::guarded_part(const Expr& x, const Term& t, int times) const {
   if (t.indicator && (!safe || !adds_rows(t.indicator, {x, t.exp_b}))) {
     const Expr condition = problem_.canonical(t.indicator);
     // A maximum that the graph takes away itself, of x and another constant where it is masked.
-    std::vector<SignedAtom> atoms;
-    flatten_sum(t.exp_b, false, atoms);
-    const auto is_taken_away = [&](const std::string& maximum) {
-      return std::ranges::any_of(reductions_, [&](const Reduction& r) {
-        return r.maximum == maximum && std::ranges::any_of(atoms, [&](const SignedAtom& a) {
-                 return a.negative && a.e.op() == Op::value && a.e.name() == r.statement->name;
-               });
-      });
-    };
     for (const Plain& p : plains_) {
-      if (p.op != ReduceOp::max || p.canonical.op() != Op::select || !is_taken_away(p.state)) continue;
+      if (p.op != ReduceOp::max || p.canonical.op() != Op::select || !takes_away(t.exp_b, p.state)) continue;
       const auto chosen = p.canonical.args();
       const bool as_is = chosen[0] == condition && chosen[1] == whole && chosen[2].is_constant();
       const bool negated =
@@ -376,7 +401,8 @@ int PassStates::family(const Expr& x, const Counted& counted, int exponential_in
     total.references.push_back(f.pivot);
   }
   if (exponential_index >= 0)
-    total.references.push_back(exponentials_[static_cast<std::size_t>(exponential_index)].maximum);
+    for (const Part& part : exponentials_[static_cast<std::size_t>(exponential_index)].parts)
+      total.references.push_back(part.maximum);
   const bool separate = join(state_index(f.total), state_index(f.weight));
   AICF_CHECK(separate, "the weight of a centre is a reference of its own group");
   add_update(f.total, body, over);

@@ -21,7 +21,12 @@ Expr infinity(DType type, bool negative) {
 /// −∞ seen so far and nothing else: states are as they were.
 Expr PassStates::is_unset(const Exponential& e) const {
   const DType type = e.x.type();
-  return equal(Expr::value(e.maximum, type), infinity(type, true));
+  Expr unset;
+  for (const Part& part : e.parts) {
+    const Expr here = equal(Expr::value(part.maximum, type), infinity(type, true));
+    unset = unset ? logical_or(unset, here) : here;
+  }
+  return unset;
 }
 
 /// The centre relative to the pivot: total / weight, 0 before anything is seen.
@@ -50,21 +55,25 @@ std::vector<PassStates::Expansion> PassStates::expansion(const Powers& powers) c
   return out;
 }
 
-static Expr exponent_movement(const std::string& maximum, int times, DType type) {
-  const Expr moved = Expr::value(maximum, type) - Expr::value(maximum + "'", type);
-  return times > 1 ? Expr::constant(type, times) * moved : moved;
+/// m − m′ of an exponent. Of several maxima each moves where it grows: those that stay may be infinite.
+Expr PassStates::movement(const Exponential& e) const {
+  const DType type = e.x.type();
+  Expr sum;
+  for (const Part& part : e.parts) {
+    const Expr m = Expr::value(part.maximum, type), to = Expr::value(part.maximum + "'", type);
+    const Expr moved = e.parts.size() == 1 ? m - to : Expr::select(less(m, to), m - to, Expr::constant(type, 0));
+    sum = sum ? sum + moved : moved;
+  }
+  return e.times > 1 ? Expr::constant(type, e.times) * sum : sum;
 }
 
 Expr PassStates::exponent_factor(const Exponential& e) const {
-  return Expr::unary(Op::exp, exponent_movement(e.maximum, e.times, e.x.type()));
+  return Expr::unary(Op::exp, movement(e));
 }
 
 /// c − c′: how far what the power is about moves.
 Expr PassStates::movement(const Shift& s) const {
-  if (s.kind == Shift::Kind::maximum) {
-    const Exponential& e = exponentials_[static_cast<std::size_t>(s.index)];
-    return exponent_movement(e.maximum, e.times, e.x.type());
-  }
+  if (s.kind == Shift::Kind::maximum) return movement(exponentials_[static_cast<std::size_t>(s.index)]);
   const Family& f = families_[static_cast<std::size_t>(s.index)];
   const Expr centre = centre_of(f, false) - centre_of(f, true);
   if (f.pivot.empty()) return centre;
@@ -91,10 +100,15 @@ void PassStates::make_repairs() {
       }
       const Exponential& e = exponentials_[static_cast<std::size_t>(m.exponential)];
       // A maximum that stays does not move, be it -inf or what makes the result NaN where something counts.
-      const Expr m = Expr::value(e.maximum, s.decl.type), moved = Expr::value(e.maximum + "'", s.decl.type);
-      s.repaired = Expr::select(less(m, moved), exponent_factor(e), Expr::constant(s.decl.type, 1)) * own;
-      s.law = e.times > 1 ? fmt::format("cascade: exp({1}(x - {0})) g, T = exp({1}({0} - {0}'))", e.maximum, e.times)
-                          : fmt::format("cascade: exp(x - {0}) g, T = exp({0} - {0}')", e.maximum);
+      const std::string& maximum = e.parts[0].maximum;
+      const Expr m = Expr::value(maximum, s.decl.type), to = Expr::value(maximum + "'", s.decl.type);
+      const Expr factor = exponent_factor(e), one = Expr::constant(s.decl.type, 1);
+      s.repaired = (e.parts.size() == 1 ? Expr::select(less(m, to), factor, one) : factor) * own;
+      s.law = e.times > 1 ? fmt::format("cascade: exp({1}(x - {0})) g, T = exp({1}({0} - {0}'))", maximum, e.times)
+                          : fmt::format("cascade: exp(x - {0}) g, T = exp({0} - {0}')", maximum);
+      if (e.parts.size() > 1)
+        s.law =
+            fmt::format("cascade: exp of {} exponents, each about its maximum, T of their movements", e.parts.size());
       continue;
     }
     Expr moved;
@@ -231,7 +245,8 @@ void PassStates::drop_nan_unless(const std::set<std::string>& read) {
   for (const Plain& p : plains_) {
     if (p.op != ReduceOp::max || read.contains(p.state)) continue;
     bool shown = false;
-    for (const Exponential& e : exponentials_) shown |= e.maximum == p.state && e.always && e.local;
+    for (const Exponential& e : exponentials_)
+      shown |= e.parts.size() == 1 && e.parts[0].maximum == p.state && e.always && e.local;
     if (!shown) continue;
     state(p.state).decl.reduce = ReduceOp::maxnum;
     for (StepItem& item : step_) {

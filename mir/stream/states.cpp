@@ -229,12 +229,14 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
   m.state = take_name(name);
   add_state(m.state, type, state_axes(body, wanted.over), ReduceOp::sum);
   auto& references = state(m.state).references;
-  if (wanted.exponential >= 0)
-    references.push_back(exponentials_[static_cast<std::size_t>(wanted.exponential)].maximum);
+  const auto refer = [&](int exponential) {
+    for (const Part& part : exponentials_[static_cast<std::size_t>(exponential)].parts)
+      if (!has(references, part.maximum)) references.push_back(part.maximum);
+  };
+  if (wanted.exponential >= 0) refer(wanted.exponential);
   for (const auto& [shift, power] : wanted.powers) {
     if (shift.kind == Shift::Kind::maximum) {
-      const std::string& r = exponentials_[static_cast<std::size_t>(shift.index)].maximum;
-      if (!has(references, r)) references.push_back(r);
+      refer(shift.index);
       continue;
     }
     const Family& f = families_[static_cast<std::size_t>(shift.index)];
@@ -251,7 +253,9 @@ int PassStates::moment(const Moment& wanted, const std::string& name, DType type
   }
   if (wanted.exponential >= 0) {
     Exponential& e = exponentials_[static_cast<std::size_t>(wanted.exponential)];
-    stabilised_.push_back({e.canonical, e.offset ? std::string() : e.maximum});
+    for (const Part& part : e.parts)
+      stabilised_.push_back(
+          {e.parts.size() > 1 ? problem_.canonical(part.x) : e.canonical, part.offset ? std::string() : part.maximum});
     e.always &= !wanted.indicator;
   }
   moments_.push_back(std::move(m));
@@ -310,8 +314,10 @@ std::vector<std::string> PassStates::reduced_over(const Term& t) const {
   std::vector<std::string> over = others(*current_);
   std::vector<std::string> keep = kept(t, over);
   if (t.exp_x) {
-    if (auto found = existing_maximum(part_of(t.exp_x).first)) {
-      for (const std::string& a : own_axes_.at(found->first)) {
+    std::vector<Part> parts = parts_of(t);
+    if (auto found = existing_maximum(part_of(t.exp_x).first)) parts.push_back({{}, found->first, {}});
+    for (const Part& part : parts) {
+      for (const std::string& a : own_axes_.at(part.maximum)) {
         if (has(over, a)) keep.push_back(a);
       }
     }
@@ -322,7 +328,7 @@ std::vector<std::string> PassStates::reduced_over(const Term& t) const {
 
 int PassStates::exponential_of(const Term& t) {
   if (!t.exp_x) return -1;
-  return exponential(t.exp_x, reduced_over(t));
+  return exponential(t.exp_x, reduced_over(t), parts_of(t));
 }
 
 /// Degree of the differences in `t` that are not about the maximum of its own exponential.
@@ -410,15 +416,17 @@ void PassStates::certify(const Reduction& r) {
     const Moment& m = moments_[static_cast<std::size_t>(r.moments[i])];
     const Term& t = r.terms[i];
     if (m.exponential >= 0) {
-      note("cascade",
-           fmt::format("sum of exp(x - {0}) g, T = exp({0} - {0}') at most 1 as {0} only grows; {0} = -inf counts as 0",
-                       exponentials_[static_cast<std::size_t>(m.exponential)].maximum));
+      for (const Part& part : exponentials_[static_cast<std::size_t>(m.exponential)].parts)
+        note("cascade",
+             fmt::format(
+                 "sum of exp(x - {0}) g, T = exp({0} - {0}') at most 1 as {0} only grows; {0} = -inf counts as 0",
+                 part.maximum));
     }
     for (const auto& [shift, power] : m.powers) {
       const auto index = static_cast<std::size_t>(shift.index);
       if (shift.kind == Shift::Kind::maximum) {
         note("polynomial shift",
-             fmt::format("power {} about {}, binomials of its movement", power, exponentials_[index].maximum));
+             fmt::format("power {} about {}, binomials of its movement", power, exponentials_[index].parts[0].maximum));
       } else {
         note("polynomial shift",
              fmt::format("power {} about the running mean of {} (pivot + difference), finite for every prefix", power,

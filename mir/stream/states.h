@@ -111,14 +111,19 @@ class PassStates {
     std::string state;
     bool stabiliser;  // nothing but exponentials asked for it
   };
+  /// A summand of an exponent, kept about a maximum of its own.
+  struct Part {
+    Expr x;
+    std::string maximum;  // state
+    Expr offset;          // x - (what the maximum is of), constant; may be empty
+  };
   struct Exponential {
     Expr x, canonical;
     std::vector<std::string> over;
-    std::string maximum;  // state
-    int times = 1;  // x is so many equal parts, and the maximum is of one part: the whole may overflow where exp(x) of
-                    // the graph, a product of exponentials, does not
-    Expr offset;    // part - (what the maximum is of), constant; may be empty
-    bool shared = false;  // the maximum is a result of the region
+    std::vector<Part> parts;  // several where the graph takes a maximum away from each: a sum of them loses digits
+    int times = 1;        // x is so many equal parts, and the maximum is of one: the whole may overflow where exp(x) of
+                          // the graph, a product of exponentials, does not
+    bool shared = false;  // the maxima are results of the region
     bool always = true;   // every element meets exp(x - m) in some state
     std::string name;
     Expr guard, shifted, local;  // of the step: m with -inf as 0, x - m, exp(x - m); local is empty until asked for
@@ -190,7 +195,9 @@ class PassStates {
   std::vector<std::string> state_axes(const Expr& body, const std::vector<std::string>& over) const;
   std::string plain(ReduceOp op, const Expr& body, const std::vector<std::string>& over, const std::string& wanted,
                     bool stabiliser);
-  int exponential(const Expr& x, const std::vector<std::string>& over);
+  int exponential(const Expr& x, const std::vector<std::string>& over, std::vector<Part> parts = {});
+  bool takes_away(const Expr& b, const std::string& maximum) const;
+  std::vector<Part> parts_of(const Term& t) const;
   int exponential_of(const Term& t);
   Expr exponential_value(int index);
   Expr shifted_value(int index);
@@ -233,6 +240,7 @@ class PassStates {
   // repairs.cpp
   std::vector<Expansion> expansion(const Powers& powers) const;
   Expr is_unset(const Exponential& e) const;
+  Expr movement(const Exponential& e) const;
   Expr centre_of(const Family& f, bool primed) const;
   Expr movement(const Shift& s) const;
   void make_repairs();

@@ -243,6 +243,14 @@ void Growth::prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const {
   const auto rank = [&](NodeId id) {
     return std::ranges::count_if(graph_.node(id).axes, [](const Axis& a) { return !a.extent.is_constant(1); });
   };
+  const auto elements = [&](NodeId id) {
+    Expr n(1);
+    for (const Axis& a : graph_.node(id).axes) n = n * a.extent;
+    return n;
+  };
+  const auto larger = [&](NodeId a, NodeId b) {
+    return range_of(simplify(elements(b) - elements(a)), {}).low.value_or(-1) < 0;
+  };
   std::set<NodeId> open(members);  // what may have to go, by id
   // With a node goes what only it reads; what reads it may have to go now too.
   const auto drop = [&](NodeId id) {
@@ -263,9 +271,10 @@ void Growth::prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const {
     std::vector<NodeId> all{id};
     for (std::size_t i = 0; i < all.size(); ++i) {
       cuts.try_emplace(all[i], why);
-      // A table that a wider map reads is written alone.
+      // What a larger map reads is written alone: a table, or the new part of a cache.
       for (const NodeId u : graph_.users(all[i]))
-        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(all[i]) && !contains(all, u))
+        if (members.contains(u) && repeated.contains(u) && rank(u) <= rank(all[i]) && !larger(u, id) &&
+            !contains(all, u))
           all.push_back(u);
     }
     for (const NodeId dropped : all) drop(dropped);
@@ -280,7 +289,8 @@ void Growth::prune(NodeId root, std::set<NodeId>& members, Cuts& cuts) const {
              graph_.node(p).axes.size() == graph_.node(id).axes.size();
     });
     bool fed_by_epilogue = std::ranges::any_of(graph_.producers(id), [&](NodeId p) {
-      return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p);
+      return !members.contains(p) && graph_.node(p).kind == NodeKind::compute && !reduces(p) && rests_on_reduction(p) &&
+             !(rank(id) == rank(p) && larger(id, p));
     });
     bool contraction_reads =
         std::ranges::any_of(graph_.users(id), [&](NodeId u) { return members.contains(u) && contracts(u); });

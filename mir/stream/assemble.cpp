@@ -285,6 +285,18 @@ Expr Assembler::clamped(const Expr& index, const Expr& dim, Expr& guard) const {
   return Expr::binary(Op::min, Expr::binary(Op::max, index, Expr(0)), dim - Expr(1));
 }
 
+/// `guard` without what asks for other axes alone: that says nothing of where a tile of `axes` has elements.
+static Expr guard_of(const Expr& guard, const std::vector<std::string>& axes) {
+  if (!guard) return guard;
+  if (guard.op() == Op::and_) {
+    const Expr a = guard_of(guard.args()[0], axes), b = guard_of(guard.args()[1], axes);
+    return a && b ? logical_and(a, b) : a ? a : b;
+  }
+  const std::set<std::string> asked = axes_of(guard);
+  return asked.empty() || std::ranges::any_of(asked, [&](const std::string& a) { return has(axes, a); }) ? guard
+                                                                                                        : Expr();
+}
+
 Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
   TileDecl t;
   t.tensor = load.name();
@@ -308,6 +320,7 @@ Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {
   }
   const Expr key = Expr::load(t.tensor, t.index, t.type);
   t.axes = value_axes(key);
+  needed = guard_of(needed, t.axes);
   const bool step = has(t.axes, problem_.axis()) && p.where == Place::Where::step;
   t.lifecycle = step ? Lifecycle::step : Lifecycle::region;
   auto& decls = step ? out_.streams[static_cast<std::size_t>(p.pass)].tiles : out_.tiles;

@@ -146,19 +146,25 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
   return derived(std::move(region), root, members.size() > 1);
 }
 
+// Streamed along the last reduced axis whose form a device can hold.
 std::expected<PlannedRegion, Failure> Former::derived(Region region, NodeId root, bool is_checked) const {
-  auto streaming = derive(region);
   const NodeId aside = beside(graph_, region, root);
-  if (auto* refused = std::get_if<Refusal>(&streaming)) return std::unexpected(Failure{*refused, aside});
-  PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(streaming))};
-  rename_values(out.streaming, usual_names(out.region, out.streaming));
-  order_tiles(out.streaming);
-  if (is_checked)
-    if (auto refused = check_shape(graph_, out.region, out.streaming, options_.row_capacity)) {
-      if (refused->culprit < 0) refused->culprit = aside;
-      return std::unexpected(*refused);
-    }
-  return out;
+  std::optional<Failure> first;
+  for (DeriveOptions options;;) {
+    auto streaming = derive(region, options);
+    if (auto* refused = std::get_if<Refusal>(&streaming))
+      return std::unexpected(first ? std::move(*first) : Failure{*refused, aside});
+    PlannedRegion out{region, std::move(std::get<StreamingRegion>(streaming))};
+    const std::string axis = out.streaming.streams.empty() ? std::string() : out.streaming.streams.front().axis;
+    rename_values(out.streaming, usual_names(out.region, out.streaming));
+    order_tiles(out.streaming);
+    auto refused =
+        is_checked ? check_shape(graph_, out.region, out.streaming, options_.row_capacity) : std::optional<Failure>{};
+    if (!refused) return out;
+    if (refused->culprit < 0) refused->culprit = aside;
+    if (!first) first = std::move(refused);
+    if (axis.empty() || !options.without.insert(axis).second) return std::unexpected(std::move(*first));
+  }
 }
 
 // What the members cost as regions of their own; `attends`: whether scores stay unwritten in one of them.

@@ -53,6 +53,22 @@ NodeId same_for_rows(const Graph& graph, const Region& region, const std::set<st
   return -1;
 }
 
+// A result of the stream that another member reduces for rows which it lacks (a projection of the values): the stream is
+// not that of these rows.
+NodeId before_rows(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
+  for (const Statement& s : region.statements) {
+    if (std::ranges::none_of(s.over, [&](const std::string& a) { return streamed.contains(a); })) continue;
+    const auto reduced_for_rows = [&](const Statement& other) {
+      return std::ranges::any_of(other.over, [&](const std::string& a) { return contains(s.axes, a); }) &&
+             std::ranges::any_of(other.axes, [&](const std::string& a) {
+               return !contains(s.axes, a) && !region.axis(a).extent.is_constant(1);
+             });
+    };
+    if (std::ranges::any_of(region.statements, reduced_for_rows)) return graph.find(s.node).value_or(-1);
+  }
+  return -1;
+}
+
 // A reduction that no stream has a part in (a projection of the queries): its operands are held whole.
 NodeId outside_streams(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   const auto is_streamed = [&](const std::string& a) { return streamed.contains(a); };
@@ -68,6 +84,7 @@ NodeId widest_part(const Graph& graph, const Region& region, const std::set<std:
   if (streamed.empty()) return -1;
   if (const NodeId narrow = narrowest(graph, region, streamed); narrow >= 0) return narrow;
   if (const NodeId same = same_for_rows(graph, region, streamed); same >= 0) return same;
+  if (const NodeId before = before_rows(graph, region, streamed); before >= 0) return before;
   return outside_streams(graph, region, streamed);
 }
 

@@ -25,7 +25,7 @@ std::optional<Failure> check_shape(const Graph& graph, const Region& region, con
                                    std::int64_t row_capacity);
 
 /// What to compute apart where a row would hold too much: a result that lacks rows of others, what is the same for
-/// all rows, else a reduction beside the streams. −1 when there is none.
+/// all rows, what is streamed for another reduction, else a reduction beside the streams. −1 when there is none.
 NodeId widest_part(const Graph& graph, const Region& region, const std::set<std::string>& streamed);
 
 /// An inner reduction that every block of some parallel axis computes again; −1 where there is none.

@@ -294,7 +294,7 @@ static Expr guard_of(const Expr& guard, const std::vector<std::string>& axes) {
   }
   const std::set<std::string> asked = axes_of(guard);
   return asked.empty() || std::ranges::any_of(asked, [&](const std::string& a) { return has(axes, a); }) ? guard
-                                                                                                        : Expr();
+                                                                                                         : Expr();
 }
 
 Expr Assembler::tile(const Expr& load, const Place& p, const Expr& guard) {

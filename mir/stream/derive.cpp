@@ -131,6 +131,7 @@ std::vector<std::string> candidates(const Region& region, const DeriveOptions& o
     }
   }
   if (list.empty()) list.push_back("");  // nothing to stream
+  std::erase_if(list, [&](const std::string& a) { return options.without.contains(a); });
   return list;
 }
 
@@ -156,7 +157,7 @@ std::variant<StreamingRegion, Refusal> derive(const Region& region, const Derive
     }
     if (!first) first = std::get<Refusal>(outcome);
   }
-  return *first;
+  return first ? std::move(*first) : Refusal{region.origin, "streamed axis", "no other axis is reduced"};
 }
 
 }  // namespace aicf

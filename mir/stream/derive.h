@@ -11,8 +11,9 @@
 namespace aicf {
 
 struct DeriveOptions {
-  /// Axis to stream. Empty: the axis of the last reduction.
+  /// Axis to stream. Empty: the axis of the last reduction whose form is valid, none of `without`.
   std::string stream_axis;
+  std::set<std::string> without;
   /// Passes allowed over the streamed axis.
   int max_passes = 4;
 };

@@ -13,6 +13,7 @@ namespace {
 struct Graph {
   const char* name;
   const char* text;
+  std::size_t regions = 0;  ///< of the fused plan; 0: not what was wrong
 };
 void PrintTo(const Graph& g, std::ostream* out) {
   *out << g.name;
@@ -248,6 +249,23 @@ y6 = Add(Tanh(y5), r0)
 r9 = ReduceSum(Mul(y6, x), [-1])
 r10 = ReduceMax(Mul(y2, y5), [-1])
 )"},
+    // All scores were held by one lane: the stream was that of the values' projection.
+    {"projected_values_of_one_column", R"(g(Q: f32[3, 31, 1], K: f32[1, 31, 1], x: f32[1, 31, 5], W: f32[5, 1]) -> o
+s = Where(LessOrEqual(Unsqueeze(Range(0, 31, 1), [0]), Unsqueeze(Range(0, 31, 1), [1])), MatMul(Q, Transpose(K, perm=[0, 2, 1])), -1e4)
+o = MatMul(Softmax(s), MatMul(x, W))
+)",
+     2},
+    // The columns of the values were streamed, and one row held all keys.
+    {"mean_of_other_columns", R"(g(Q: f32[2, 64, 32], K: f32[2, 64, 32], V: f32[2, 64, 33]) -> o
+o = ReduceMean(MatMul(Softmax(MatMul(Q, Transpose(K, perm=[0, 2, 1]))), V), [-1], keepdims=0)
+)",
+     1},
+    // A tile's guard asked for an axis that the tile lacks.
+    {"normed_part_of_an_output", R"(g(x: f32[3, 40, 16], z: f32[3, 8, 16]) -> k
+n = Div(z, Sqrt(Add(ReduceMean(Mul(z, z), [-1]), 1e-6)))
+k = Concat(x, Concat(Neg(Slice(n, [8], [16], [2])), Slice(n, [0], [8], [2]), axis=2), axis=1)
+)",
+     2},
     // Of long rows the partial minimum starts at the largest integer, which devices have at 32 bits.
     {"first_of_the_largest", R"(g(x: f32[66, 65]) -> y
 y = Hardmax(x, axis=-1)
@@ -284,6 +302,9 @@ class Regression : public ::testing::TestWithParam<Graph> {
       options.fuse = fuse;
       NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}, options));
       EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5)) << (fuse ? "fused" : "unfused");
+      if (fuse && GetParam().regions > 0) {
+        EXPECT_EQ(outcome.compiled.regions.size(), GetParam().regions);
+      }
     }
   }
 };
@@ -314,6 +335,26 @@ peak = ReduceMax(Sin(Mul(x, ReduceMean(x, [1]))), [1], keepdims=0)
   EXPECT_NE(std::ranges::find(refusal.nodes, "peak"), refusal.nodes.end());
   EXPECT_NE(refusal.reason.find("monotone"), std::string::npos) << refusal.reason;
   EXPECT_NE(refusal.reason.find("sin"), std::string::npos) << refusal.reason;
+}
+
+// One lane held a row of a thousand elements at finish, and the driver compiled for minutes.
+TEST(LongRow, IsHeldByNoLane) {
+  NUMERIC_TRY(Place place, open_place(lavapipe));
+  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(R"(g(x: f32[1, 1000], m: bool[1, 1000], k: bool[1, 1000]) -> o
+f = Cast(m, to=1)
+d = Sub(x, ReduceMean(x, [1]))
+v = Div(ReduceSum(Mul(Mul(d, d), f), [1]), ReduceSum(f, [1]))
+o = Mul(Div(d, Sqrt(Add(v, 0.001))), Cast(k, to=1))
+)",
+                                                     "row"));
+  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
+  NamedTensors inputs;
+  for (const SemanticInput& i : model.semantic.inputs) inputs[i.name] = values(i);
+  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
+  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
+  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
+  for (const CompiledRegion& r : outcome.compiled.regions)
+    for (const auto& [axis, plan] : r.chosen.scheduled.schedule.axes) EXPECT_LT(plan.size(Level::reg), 500) << axis;
 }
 
 // Drivers decide x < x, and fold a product with the 0 that is left, though x is NaN.
@@ -360,6 +401,106 @@ out = MatMul(Softmax(x, axis=-1), V)
 INSTANTIATE_TEST_SUITE_P(Forms, OpposedMasks,
                          ::testing::Values("Mul(nearer, -1.0)", "Div(nearer, -1.0)", "Abs(nearer)",
                                            "Max(Neg(nearer), 0.0)", "Where(Less(column, 130), 0.0, 1e38)"));
+
+// Statistics of one row of which a mask keeps a part, on data for which they were wrong.
+struct Row {
+  const char* name;
+  const char* statements;  ///< of x: f32[1, n], m: bool[1, n] and v = 1, 2, …; the last is y
+  std::vector<double> x, m;
+};
+void PrintTo(const Row& r, std::ostream* out) {
+  *out << r.name;
+}
+
+class GivenRow : public ::testing::TestWithParam<Row> {};
+
+TEST_P(GivenRow, IsAsTheGraphSays) {
+  const auto& [name, statements, x, m] = GetParam();
+  const auto n = static_cast<std::int64_t>(x.size());
+  NUMERIC_TRY(SemanticGraph semantic,
+              parse_semantic(fmt::format("g(x: f32[1, {0}], m: bool[1, {0}], v: f32[{0}]) -> y\nzero: f32 = 0\n{1}", n,
+                                         statements),
+                             name));
+  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
+  NamedTensors inputs{
+      {"x", Tensor(DType::f32, {1, n})}, {"m", Tensor(DType::boolean, {1, n})}, {"v", Tensor(DType::f32, {n})}};
+  for (std::int64_t i = 0; i < n; ++i) {
+    inputs.at("x").set(i, x[static_cast<std::size_t>(i)]);
+    inputs.at("m").set(i, m[static_cast<std::size_t>(i)]);
+    inputs.at("v").set(i, static_cast<double>(i + 1));
+  }
+  NUMERIC_TRY(Place place, open_place(lavapipe));
+  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
+  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
+  EXPECT_TRUE(within(outcome.outputs, expected, 1e-37, 1e-4));
+  EXPECT_EQ(outcome.compiled.regions.size(), 1u);
+}
+
+const Row rows[] = {
+    // Two means of large values were taken off each other.
+    {"deviations_of_what_is_filled_with_the_mean",
+     R"(mu = ReduceMean(x, [1])
+d = Sub(Where(m, x, mu), mu)
+y = ReduceSum(Mul(d, d), [1])
+)",
+     {1000.1, 1002.2, 999.3, 1000.7, 998.6},
+     {1, 0, 1, 1, 1}},
+    // The masked 60 was the maximum of squares too.
+    {"squares_of_weights_by_a_factor",
+     R"(e = Mul(Exp(Sub(x, ReduceMax(x, [1]))), Cast(m, to=1))
+p = Div(e, ReduceSum(e, [1]))
+y = ReduceSum(Mul(p, p), [1])
+)",
+     {0, 1, 60},
+     {1, 1, 0}},
+    {"squares_of_weights_by_a_reciprocal",
+     R"(e = Where(m, Exp(Sub(x, ReduceMax(x, [1]))), zero)
+p = Mul(e, Reciprocal(ReduceSum(e, [1])))
+y = ReduceSum(Mul(p, p), [1])
+)",
+     {0, 1, 60},
+     {1, 1, 0}},
+    // The square of exp(-80) is no number; of its quotient by the sum it is.
+    {"squares_of_small_equal_weights",
+     R"(e = Exp(Where(m, Sub(x, ReduceMax(x, [1])), -80.0))
+p = Div(e, ReduceSum(e, [1]))
+y = ReduceSum(Mul(p, p), [1])
+)",
+     {0, 1, 2},
+     {0, 0, 0}},
+    // x - 1e9 was one exponent: it has no digits of x.
+    {"product_with_weights_of_nothing",
+     R"(y = ReduceSum(Mul(Softmax(Where(m, x, -1e9)), Softmax(x)), [1])
+)",
+     {1001, 1002, 1003},
+     {0, 0, 0}},
+    {"difference_of_weights_of_nothing",
+     R"(d = Sub(Softmax(Where(m, x, -1e4)), Softmax(Where(m, x, -1e9)))
+y = ReduceSum(Mul(d, d), [1])
+)",
+     {1, 2, 3},
+     {0, 0, 0}},
+    // A maximum of inf that stays moved what was summed by inf - inf.
+    {"nothing_of_weights_that_are_nan",
+     R"(y = ReduceSum(Mul(Where(m, Softmax(x), zero), v), [1])
+)",
+     {INFINITY, 1, 2},
+     {0, 0, 0}},
+    {"exponentials_beside_a_masked_infinity",
+     R"(y = ReduceSum(Where(m, Exp(Sub(x, ReduceMax(x, [1]))), zero), [1])
+)",
+     {INFINITY, 1, 2},
+     {0, 1, 1}},
+    {"weights_of_a_constant_beside_nan",
+     R"(e = Exp(Where(m, Sub(x, ReduceMax(x, [1])), -80.0))
+y = ReduceSum(Mul(Div(e, ReduceSum(e, [1])), v), [1])
+)",
+     {NAN, 1, 2},
+     {0, 0, 0}},
+};
+
+INSTANTIATE_TEST_SUITE_P(Masked, GivenRow, ::testing::ValuesIn(rows),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Graphs, Regression, ::testing::ValuesIn(graphs),
                          [](const auto& info) { return std::string(info.param.name); });

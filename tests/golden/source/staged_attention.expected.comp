@@ -81,8 +81,8 @@ void main() {
     // p
     float p = exp(s - m_safe);
     // repair
-    l = (m_old == -aicf_inf ? 1.0 : exp(m_old - m)) * l;
-    float t0 = m_old == -aicf_inf ? 1.0 : exp(m_old - m);
+    l = (m_old < m ? exp(m_old - m) : 1.0) * l;
+    float t0 = m_old < m ? exp(m_old - m) : 1.0;
     // repair
     o_0 = t0 * o_0;
     o_1 = t0 * o_1;

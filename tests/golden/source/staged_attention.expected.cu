@@ -83,8 +83,8 @@ attention_0(const float* __restrict__ in0, const float* __restrict__ in1, const 
     float p_2 = aicf_exp(s_2 - m_safe);
     float p_3 = aicf_exp(s_3 - m_safe);
     // repair
-    l = (m_old == -aicf_inf() ? 1.0f : aicf_exp(m_old - m)) * l;
-    float t0 = m_old == -aicf_inf() ? 1.0f : aicf_exp(m_old - m);
+    l = (m_old < m ? aicf_exp(m_old - m) : 1.0f) * l;
+    float t0 = m_old < m ? aicf_exp(m_old - m) : 1.0f;
     // repair
     o_0 = t0 * o_0;
     o_1 = t0 * o_1;

@@ -43,12 +43,17 @@ class Former {
   std::vector<NodeId> written(NodeId root, const std::set<NodeId>& members, const std::set<NodeId>& copies) const;
   NodeId coming_back(NodeId root, const std::set<NodeId>& members, const std::vector<NodeId>& written) const;
   std::expected<PlannedRegion, Failure> plan(NodeId root, const std::set<NodeId>& members,
-                                             const std::set<NodeId>& copies, ReducedAt reduced_at) const;
+                                             const std::set<NodeId>& copies, ReducedAt reduced_at,
+                                             const DeriveOptions& how = {}) const;
+  std::optional<PlannedRegion> along_another_axis(NodeId root, const std::set<NodeId>& members,
+                                                  const std::set<NodeId>& copies, ReducedAt reduced_at,
+                                                  std::string refused) const;
   std::optional<Formed> form(NodeId root, Reach from, const Bounds& bounds, std::vector<Refusal>* refusals) const;
   bool splits_none(const Formed& region) const;
   bool pays(NodeId root, const Formed& region) const;
   double cost_apart(NodeId root, const std::set<NodeId>& members, Reach from, bool* attends = nullptr) const;
-  std::expected<PlannedRegion, Failure> derived(Region region, NodeId root, bool is_checked) const;
+  std::expected<PlannedRegion, Failure> derived(Region region, NodeId root, bool is_checked,
+                                                const DeriveOptions& how = {}) const;
   std::string region_name(RegionKind kind);
 
   const Graph& graph_;
@@ -114,16 +119,18 @@ NodeId Former::coming_back(NodeId root, const std::set<NodeId>& members, const s
 }
 
 std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<NodeId>& members,
-                                                   const std::set<NodeId>& copies, ReducedAt reduced_at) const {
+                                                   const std::set<NodeId>& copies, ReducedAt reduced_at,
+                                                   const DeriveOptions& how) const {
   const std::vector<NodeId> results = written(root, members, copies);
   if (const NodeId id = coming_back(root, members, results); id >= 0)
     return std::unexpected(Failure{
         refusal(graph_, members, "acyclic regions", "a value would leave the region and come back through another"),
-        id});
+        id,
+        {}});
   auto built = build_region(graph_, members, root, results, reduced_at, bodies_);
   if (!built)
-    return std::unexpected(
-        Failure{refusal(graph_, {built.error().node}, built.error().law, built.error().reason), built.error().node});
+    return std::unexpected(Failure{
+        refusal(graph_, {built.error().node}, built.error().law, built.error().reason), built.error().node, {}});
   Region region = std::move(*built);
   flatten_axes(region);
   detect_attention(region);
@@ -143,28 +150,43 @@ std::expected<PlannedRegion, Failure> Former::plan(NodeId root, const std::set<N
                   : reduces_any ? RegionKind::reduction
                                 : RegionKind::map;
   }
-  return derived(std::move(region), root, members.size() > 1);
+  return derived(std::move(region), root, members.size() > 1, how);
 }
 
-// Streamed along the last reduced axis whose form a device can hold.
-std::expected<PlannedRegion, Failure> Former::derived(Region region, NodeId root, bool is_checked) const {
+std::expected<PlannedRegion, Failure> Former::derived(Region region, NodeId root, bool is_checked,
+                                                      const DeriveOptions& how) const {
+  auto streaming = derive(region, how);
   const NodeId aside = beside(graph_, region, root);
-  std::optional<Failure> first;
-  for (DeriveOptions options;;) {
-    auto streaming = derive(region, options);
-    if (auto* refused = std::get_if<Refusal>(&streaming))
-      return std::unexpected(first ? std::move(*first) : Failure{*refused, aside});
-    PlannedRegion out{region, std::move(std::get<StreamingRegion>(streaming))};
-    const std::string axis = out.streaming.streams.empty() ? std::string() : out.streaming.streams.front().axis;
-    rename_values(out.streaming, usual_names(out.region, out.streaming));
-    order_tiles(out.streaming);
-    auto refused =
-        is_checked ? check_shape(graph_, out.region, out.streaming, options_.row_capacity) : std::optional<Failure>{};
-    if (!refused) return out;
-    if (refused->culprit < 0) refused->culprit = aside;
-    if (!first) first = std::move(refused);
-    if (axis.empty() || !options.without.insert(axis).second) return std::unexpected(std::move(*first));
+  if (auto* refused = std::get_if<Refusal>(&streaming)) return std::unexpected(Failure{*refused, aside, {}});
+  PlannedRegion out{std::move(region), std::move(std::get<StreamingRegion>(streaming))};
+  const std::string axis = out.streaming.streams.empty() ? std::string() : out.streaming.streams.front().axis;
+  rename_values(out.streaming, usual_names(out.region, out.streaming));
+  order_tiles(out.streaming);
+  if (is_checked)
+    if (auto refused = check_shape(graph_, out.region, out.streaming, options_.row_capacity)) {
+      if (refused->culprit < 0) refused->culprit = aside;
+      refused->streamed = axis;
+      return std::unexpected(*refused);
+    }
+  return out;
+}
+
+// Another axis may have a form with less in a row: taken where it costs no more than the members apart.
+std::optional<PlannedRegion> Former::along_another_axis(NodeId root, const std::set<NodeId>& members,
+                                                        const std::set<NodeId>& copies, ReducedAt reduced_at,
+                                                        std::string refused) const {
+  DeriveOptions how;
+  while (!refused.empty() && how.without.insert(refused).second) {
+    auto planned = plan(root, members, copies, reduced_at, how);
+    if (!planned) {
+      refused = planned.error().streamed;
+      continue;
+    }
+    const auto together = options_.cost(planned->streaming);
+    if (!together || *together > cost_apart(root, members, Reach::cascade)) return std::nullopt;
+    return std::move(*planned);
   }
+  return std::nullopt;
 }
 
 // What the members cost as regions of their own; `attends`: whether scores stay unwritten in one of them.
@@ -220,6 +242,9 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
       previous = members;
       const ReducedAt reduced_at = reach == Reach::places ? ReducedAt::several_places : ReducedAt::one_place;
       auto planned = plan(root, members, copies, reduced_at);
+      if (!planned && planned.error().refusal.law == "capacity" && refusals && options_.fuse && options_.cost)
+        if (auto other = along_another_axis(root, members, copies, reduced_at, planned.error().streamed))
+          planned = std::move(*other);
       if (!planned) {
         said.push_back(planned.error().refusal);
         if (!without(planned.error().culprit)) break;

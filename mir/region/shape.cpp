@@ -91,7 +91,7 @@ NodeId widest_part(const Graph& graph, const Region& region, const std::set<std:
 std::optional<Failure> check_shape(const Graph& graph, const Region& region, const StreamingRegion& streaming,
                                    std::int64_t row_capacity) {
   auto refuse = [&](std::string law, std::string reason, NodeId culprit = -1) {
-    return Failure{{region.origin, std::move(law), std::move(reason)}, culprit};
+    return Failure{{region.origin, std::move(law), std::move(reason)}, culprit, {}};
   };
   std::set<std::string> parallel(streaming.parallel.begin(), streaming.parallel.end());
   std::set<std::string> streamed;

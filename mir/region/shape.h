@@ -18,6 +18,7 @@ namespace aicf {
 struct Failure {
   Refusal refusal;
   NodeId culprit = -1;
+  std::string streamed;  ///< the axis of the form that no device holds; empty where there was no form
 };
 
 /// Nothing may be computed again in every pass or block; no row may hold more than `row_capacity` elements.

@@ -148,6 +148,12 @@ std::variant<StreamingRegion, Refusal> derive(const Region& region, const Derive
     if (auto* derived = std::get_if<StreamingRegion>(&outcome)) {
       auto& entries = derived->certificate.entries;
       entries.insert(entries.begin(), placed.begin(), placed.end());
+      if (entries.empty())
+        for (const Stream& stream : derived->streams)
+          for (const StateDecl& state : stream.states)
+            entries.push_back({"associative reduction", state.name,
+                               fmt::format("rests on no result of the stream: parts of {} combine by {} in any order",
+                                           stream.axis, name(state.reduce))});
       // A form that does not verify is no form: the region falls apart instead of computing something else.
       if (const auto valid = verify(*derived); !valid) {
         if (!first) first = Refusal{region.origin, "consistent axes", valid.error().text()};

@@ -95,9 +95,13 @@ TEST_P(Coverage, IsWhatTheDocumentSays) {
   int regions = 0, scores = 0;  // several attentions may share a region, one may have several scores
   for (const CompiledRegion& r : compiled.regions) {
     placed.insert(r.region.origin.begin(), r.region.origin.end());
-    if (!r.region.roles || r.chosen.scheduled.region.streams.empty()) continue;
+    const StreamingRegion& form = r.chosen.scheduled.region;
+    if (!form.streams.empty()) {
+      EXPECT_FALSE(form.certificate.entries.empty()) << "'" << r.region.name << "' streams without a certificate";
+    }
+    if (!r.region.roles || form.streams.empty()) continue;
     ++regions;
-    for (const Stream& stream : r.chosen.scheduled.region.streams)
+    for (const Stream& stream : form.streams)
       scores += static_cast<int>(std::ranges::count_if(
           stream.step, [](const StepStatement& x) { return x.kind == StepStatement::Kind::local && !x.over.empty(); }));
   }

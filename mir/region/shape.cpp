@@ -53,18 +53,22 @@ NodeId same_for_rows(const Graph& graph, const Region& region, const std::set<st
   return -1;
 }
 
-// A result of the stream that another member reduces for rows which it lacks (a projection of the values): the stream is
+// A result of the stream that a member after it reduces for rows which it lacks (a projection of the values): the stream is
 // not that of these rows.
 NodeId before_rows(const Graph& graph, const Region& region, const std::set<std::string>& streamed) {
   for (const Statement& s : region.statements) {
     if (std::ranges::none_of(s.over, [&](const std::string& a) { return streamed.contains(a); })) continue;
-    const auto reduced_for_rows = [&](const Statement& other) {
-      return std::ranges::any_of(other.over, [&](const std::string& a) { return contains(s.axes, a); }) &&
-             std::ranges::any_of(other.axes, [&](const std::string& a) {
-               return !contains(s.axes, a) && !region.axis(a).extent.is_constant(1);
-             });
-    };
-    if (std::ranges::any_of(region.statements, reduced_for_rows)) return graph.find(s.node).value_or(-1);
+    std::set<std::string> after{s.name};  // what comes of it
+    for (const Statement& other : region.statements) {
+      if (std::ranges::none_of(values_of(other.body), [&](const std::string& v) { return after.contains(v); }))
+        continue;
+      after.insert(other.name);
+      const bool along = std::ranges::any_of(other.over, [&](const std::string& a) { return contains(s.axes, a); });
+      const bool more_rows = std::ranges::any_of(other.axes, [&](const std::string& a) {
+        return !contains(s.axes, a) && !region.axis(a).extent.is_constant(1);
+      });
+      if (along && more_rows) return graph.find(s.node).value_or(-1);
+    }
   }
   return -1;
 }

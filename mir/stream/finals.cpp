@@ -204,7 +204,24 @@ Expr PassStates::outer_exponential(const Term& t, int exponential, Factors& fact
     }
     std::erase_if(atoms, [](const SignedAtom& a) { return a.e.op() == Op::log; });
   }
-  const Expr rest = sum_of(atoms);
+  // Of several each is taken off its own first: they may be large.
+  Expr rest;
+  if (e.parts.size() > 1) {
+    for (const Part& part : e.parts) {
+      const auto atom = [&](const std::string& state, bool negative) {
+        return std::ranges::find_if(atoms, [&](const SignedAtom& a) {
+          return a.negative == negative && a.e == Expr::value(state, e.x.type());
+        });
+      };
+      const auto own = atom(part.maximum, false), taken = atom(part.taken, true);
+      if (own == atoms.end() || taken == atoms.end()) continue;
+      const Expr difference = own->e - taken->e;
+      rest = rest ? rest + difference : difference;
+      atoms.erase(std::max(own, taken)), atoms.erase(std::min(own, taken));
+    }
+  }
+  const Expr others = sum_of(atoms);
+  rest = rest && others ? rest + others : rest ? rest : others;
   return rest ? Expr::unary(Op::exp, rest) : rest;
 }
 

@@ -76,18 +76,40 @@ bool PassStates::takes_away(const Expr& b, const std::string& maximum) const {
 
 /// The exponents that `t` joined, where the graph takes the maximum of each away: exp(x − max x) exp(y − max y) underflows as
 /// the graph's does, and x + y has not the digits of y where x is large. Empty for others.
-std::vector<PassStates::Part> PassStates::parts_of(const Term& t) const {
+std::vector<Term::Exponent> PassStates::exponents_of(const Term& t) const {
   if (!t.exp_x || t.exp_x.op() != Op::add || part_of(t.exp_x) != std::pair(t.exp_x, 1) || existing_maximum(t.exp_x))
     return {};
-  std::vector<Part> out;
+  std::vector<Term::Exponent> out;
+  // A maximum of x, or of x and a constant where x is masked.
+  const auto maximum = [&](const Expr& x) -> std::optional<std::string> {
+    if (const auto found = existing_maximum(x); found && takes_away(t.exp_b, found->first)) return found->first;
+    const Expr whole = problem_.canonical(x);
+    for (const Plain& p : plains_) {
+      if (p.op != ReduceOp::max || p.canonical.op() != Op::select || !takes_away(t.exp_b, p.state)) continue;
+      const auto chosen = p.canonical.args();
+      if ((chosen[1] == whole && chosen[2].is_constant()) || (chosen[2] == whole && chosen[1].is_constant()))
+        return p.state;
+    }
+    return std::nullopt;
+  };
   const auto split = [&](const auto& self, const Expr& x) -> bool {
-    if (const auto found = existing_maximum(x); found && takes_away(t.exp_b, found->first)) {
-      out.push_back({x, found->first, found->second});
+    if (const auto found = maximum(x)) {
+      out.push_back({x, *found});
       return true;
     }
     return x.op() == Op::add && std::ranges::all_of(x.args(), [&](const Expr& a) { return self(self, a); });
   };
-  return split(split, t.exp_x) ? out : std::vector<Part>{};
+  return split(split, t.exp_x) ? out : std::vector<Term::Exponent>{};
+}
+
+/// Those that have a maximum so far are shared with it.
+std::vector<PassStates::Part> PassStates::parts_of(const Term& t) const {
+  std::vector<Part> out;
+  for (const auto& [x, maximum] : t.exponents) {
+    const auto found = existing_maximum(x);
+    out.push_back({x, found ? found->first : std::string(), found ? found->second : Expr(), maximum});
+  }
+  return out;
 }
 
 int PassStates::exponential(const Expr& x, const std::vector<std::string>& over, std::vector<Part> parts) {
@@ -102,8 +124,10 @@ int PassStates::exponential(const Expr& x, const std::vector<std::string>& over,
   e.canonical = canonical;
   e.over = over;
   e.parts = std::move(parts);
-  e.shared = !e.parts.empty();
-  if (!e.shared) {
+  e.shared = !e.parts.empty() && std::ranges::none_of(e.parts, [](const Part& part) { return part.maximum.empty(); });
+  for (Part& part : e.parts)
+    if (part.maximum.empty()) part.maximum = plain(ReduceOp::max, part.x, over, name_of(part.x) + "_max", true);
+  if (e.parts.empty()) {
     Part part;
     std::tie(part.x, e.times) = part_of(x);
     if (auto found = existing_maximum(part.x)) {

@@ -315,8 +315,9 @@ std::vector<std::string> PassStates::reduced_over(const Term& t) const {
   std::vector<std::string> keep = kept(t, over);
   if (t.exp_x) {
     std::vector<Part> parts = parts_of(t);
-    if (auto found = existing_maximum(part_of(t.exp_x).first)) parts.push_back({{}, found->first, {}});
+    if (auto found = existing_maximum(part_of(t.exp_x).first)) parts.push_back({{}, found->first, {}, {}});
     for (const Part& part : parts) {
+      if (part.maximum.empty()) continue;
       for (const std::string& a : own_axes_.at(part.maximum)) {
         if (has(over, a)) keep.push_back(a);
       }
@@ -466,7 +467,13 @@ Attempt<void> PassStates::allocate() {
   for (Reduction& r : reductions_)
     for (Term& t : r.terms) {
       if (!t.exp_x) continue;
-      const Expr guarded = guarded_exponent(t);
+      t.exponents = exponents_of(t);
+      Expr guarded;
+      for (Term::Exponent& e : t.exponents) {
+        e.x = guarded_part(e.x, t, static_cast<int>(t.exponents.size()));
+        guarded = guarded ? guarded + e.x : e.x;
+      }
+      if (!guarded) guarded = guarded_exponent(t);
       for (Linear& l : t.linears)
         if (t.indicator && same_as_exponential(l.x, t)) l.x = guarded;
       t.exp_x = guarded;

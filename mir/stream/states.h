@@ -116,6 +116,7 @@ class PassStates {
     Expr x;
     std::string maximum;  // state
     Expr offset;          // x - (what the maximum is of), constant; may be empty
+    std::string taken;    // the state of the maximum that the graph takes away; empty where there is one part
   };
   struct Exponential {
     Expr x, canonical;
@@ -197,6 +198,7 @@ class PassStates {
                     bool stabiliser);
   int exponential(const Expr& x, const std::vector<std::string>& over, std::vector<Part> parts = {});
   bool takes_away(const Expr& b, const std::string& maximum) const;
+  std::vector<Term::Exponent> exponents_of(const Term& t) const;
   std::vector<Part> parts_of(const Term& t) const;
   int exponential_of(const Term& t);
   Expr exponential_value(int index);

@@ -327,8 +327,11 @@ Expr Expander::difference_in_select(const Expr& e) {
       return side == 0 ? Expr::binary(e.op(), branch, e.args()[1]) : Expr::binary(e.op(), e.args()[0], branch);
     };
     const Expr a = with(chosen.args()[1]), b = with(chosen.args()[2]);
-    for (const Expr& branch : {a, b})
-      if (const auto sides = affine(branch); sides && sides->x && sides->b) return Expr::select(chosen.args()[0], a, b);
+    for (const Expr& branch : {a, b}) {
+      const auto sides = affine(branch);
+      if (sides ? sides->x && sides->b : static_cast<bool>(difference_in_select(branch)))
+        return Expr::select(chosen.args()[0], a, b);
+    }
   }
   return {};
 }

@@ -39,6 +39,12 @@ struct Term {
   Factors weight;
   Factors outer_coefficient, outer_weight;  ///< both empty without a select
   Expr exp_x, exp_b;                        ///< both empty: no exponential. exp_b alone may be empty (0)
+  /// A summand of exp_x from which the graph takes a maximum away, and the state of that.
+  struct Exponent {
+    Expr x;
+    std::string maximum;
+  };
+  std::vector<Exponent> exponents;  ///< what exp_x is the sum of, each kept by itself; empty: it is kept whole
   std::vector<Linear> linears;
 
   /// Every list of factors.

@@ -474,6 +474,18 @@ y = ReduceSum(Mul(p, p), [1])
 )",
      {1001, 1002, 1003},
      {0, 0, 0}},
+    {"product_of_weights_under_a_select",
+     R"(y = ReduceSum(Where(m, Mul(Softmax(x), Softmax(Mul(v, 0.3))), zero), [1])
+)",
+     {1000000.125, 999999.875, 1000000.625, 1000000.125},
+     {0, 1, 1, 1}},
+    {"deviations_in_nested_selects",
+     R"(mu = ReduceMean(x, [1])
+a = Sub(Where(m, Where(Greater(v, 4.5), x, mu), 100.0), mu)
+y = ReduceMean(Mul(a, a), [1])
+)",
+     {100.126, 99.868, 100.64, 100.1, 99.464, 100.36, 101.304, 100.947},
+     {0, 1, 1, 1, 0, 1, 1, 1}},
     {"difference_of_weights_of_nothing",
      R"(d = Sub(Softmax(Where(m, x, -1e4)), Softmax(Where(m, x, -1e9)))
 y = ReduceSum(Mul(d, d), [1])

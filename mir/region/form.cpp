@@ -242,7 +242,8 @@ std::optional<Formed> Former::form(NodeId root, Reach from, const Bounds& bounds
       previous = members;
       const ReducedAt reduced_at = reach == Reach::places ? ReducedAt::several_places : ReducedAt::one_place;
       auto planned = plan(root, members, copies, reduced_at);
-      if (!planned && planned.error().refusal.law == "capacity" && refusals && options_.fuse && options_.cost)
+      if (!planned && planned.error().refusal.law == "capacity" && reach != Reach::places && refusals &&
+          options_.fuse && options_.cost)
         if (auto other = along_another_axis(root, members, copies, reduced_at, planned.error().streamed))
           planned = std::move(*other);
       if (!planned) {

@@ -127,7 +127,7 @@ class PassStates {
     bool shared = false;  // the maxima are results of the region
     bool always = true;   // every element meets exp(x - m) in some state
     std::string name;
-    Expr guard, shifted, local;  // of the step: m with -inf as 0, x - m, exp(x - m); local is empty until asked for
+    Expr shifted, local;  // of the step: x - m, exp(x - m); local is empty until asked for
   };
   /// What elements count in a centre: |weight| under `indicator`, each empty for 1 and always.
   struct Counted {

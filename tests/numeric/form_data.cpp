@@ -122,6 +122,8 @@ std::vector<Form> make_forms() {
   const auto kept_inner = [](const char* name, D d) {
     return Form::Variant{name, {{"x", d}, {"keep", D::keep_inner}}};
   };
+  const std::vector<Form::Variant> masked_rows{normal, kept_inner("nan", D::nan), kept_inner("infinity", D::infinity),
+                                               kept_inner("outliers", D::outliers), kept_inner("padded", D::padded)};
   const Form::Variant offset{"offset", {{"x", D::offset}}, false};
   const std::vector<Form::Variant> row_data{normal,
                                             x("ascending", D::ascending),
@@ -252,12 +254,7 @@ std::vector<Form> make_forms() {
                          {"nan_in_masked_keys", {{"K", D::nan}, {"keep", D::keep_inner}}},
                          {"infinity_in_masked_keys", {{"K", D::infinity}, {"keep", D::keep_inner}}}})}),
       f32({"weighed_by_hand", few_rows, {normal, x("nan", D::nan), kept_inner("peaks", D::peaks)}}),
-      f32({"imputed_moments",
-           few_rows,
-           {normal, kept_inner("nan", D::nan), kept_inner("infinity", D::infinity), kept_inner("outliers", D::outliers),
-            kept_inner("padded", D::padded)},
-           1,
-           1e-4}),
+      f32({"imputed_moments", few_rows, masked_rows, 1, 1e-4}),
       f32({"agreement",
            few_rows,
            {normal,
@@ -265,12 +262,7 @@ std::vector<Form> make_forms() {
             {"offset", {{"x", D::offset}, {"z", D::close}}},
             {"wide", {{"x", D::wide}, {"z", D::wide}}},
             x("nan", D::nan)}}),
-      f32({"masked_moments",
-           few_rows,
-           {normal, kept_inner("nan", D::nan), kept_inner("infinity", D::infinity), kept_inner("outliers", D::outliers),
-            kept_inner("padded", D::padded)},
-           1,
-           1e-4}),
+      f32({"masked_moments", few_rows, masked_rows, 1, 1e-4}),
       f32({"padded_moments",
            few_rows,
            {{"normal", {{"mask", D::keep}}},

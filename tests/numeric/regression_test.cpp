@@ -288,6 +288,20 @@ Tensor values(const SemanticInput& input) {
   return t;
 }
 
+/// The graph on lavapipe, of values() or `inputs`, within `absolute` or `relative` of what it means.
+Result<Outcome> tried(const std::string& text, const std::string& name, NamedTensors inputs = {},
+                      double absolute = 1e-5, double relative = 1e-5) {
+  AICF_TRY(Place place, open_place(lavapipe));
+  AICF_TRY(SemanticGraph semantic, parse_semantic(text, name));
+  AICF_TRY(const Model model, canonicalise(std::move(semantic)));
+  for (const SemanticInput& i : model.semantic.inputs)
+    if (!inputs.contains(i.name)) inputs[i.name] = values(i);
+  AICF_TRY(const NamedTensors expected, reference(model, inputs, {}));
+  AICF_TRY(Outcome outcome, run_model(place, model, inputs, {}));
+  EXPECT_TRUE(within(outcome.outputs, expected, absolute, relative));
+  return outcome;
+}
+
 class Regression : public ::testing::TestWithParam<Graph> {
  protected:
   void check(const char* device) const {
@@ -321,14 +335,7 @@ TEST(SecondPass, NamesNodeAndLaw) {
   const char* text = R"(g(x: f32[3, 37]) -> peak
 peak = ReduceMax(Sin(Mul(x, ReduceMean(x, [1]))), [1], keepdims=0)
 )";
-  NUMERIC_TRY(Place place, open_place(lavapipe));
-  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(text, "peak"));
-  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
-  NamedTensors inputs;
-  for (const SemanticInput& i : model.semantic.inputs) inputs[i.name] = values(i);
-  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
-  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
-  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
+  NUMERIC_TRY(const Outcome outcome, tried(text, "peak"));
   ASSERT_EQ(outcome.compiled.refusals.size(), 1u);
   const Refusal& refusal = outcome.compiled.refusals.front();
   EXPECT_EQ(refusal.law, "one pass");
@@ -339,41 +346,28 @@ peak = ReduceMax(Sin(Mul(x, ReduceMean(x, [1]))), [1], keepdims=0)
 
 // One lane held a row of a thousand elements at finish, and the driver compiled for minutes.
 TEST(LongRow, IsHeldByNoLane) {
-  NUMERIC_TRY(Place place, open_place(lavapipe));
-  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(R"(g(x: f32[1, 1000], m: bool[1, 1000], k: bool[1, 1000]) -> o
+  const char* text = R"(g(x: f32[1, 1000], m: bool[1, 1000], k: bool[1, 1000]) -> o
 f = Cast(m, to=1)
 d = Sub(x, ReduceMean(x, [1]))
 v = Div(ReduceSum(Mul(Mul(d, d), f), [1]), ReduceSum(f, [1]))
 o = Mul(Div(d, Sqrt(Add(v, 0.001))), Cast(k, to=1))
-)",
-                                                     "row"));
-  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
-  NamedTensors inputs;
-  for (const SemanticInput& i : model.semantic.inputs) inputs[i.name] = values(i);
-  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
-  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
-  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
+)";
+  NUMERIC_TRY(const Outcome outcome, tried(text, "row"));
   for (const CompiledRegion& r : outcome.compiled.regions)
     for (const auto& [axis, plan] : r.chosen.scheduled.schedule.axes) EXPECT_LT(plan.size(Level::reg), 500) << axis;
 }
 
 // Drivers decide x < x, and fold a product with the 0 that is left, though x is NaN.
 TEST(ProductOfNaN, IsNaNWhereADriverDecidesTheOtherFactor) {
-  NUMERIC_TRY(Place place, open_place(lavapipe));
-  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(R"(g(x: f32[9]) -> a, b, c
+  const char* text = R"(g(x: f32[9]) -> a, b, c
 n = Neg(x)
 a = Mul(n, Where(Less(n, n), n, 0.0))
 b = Mul(x, Cast(Greater(x, x), to=1))
 c = Where(Equal(x, x), 1.0, Where(LessOrEqual(x, x), 2.0, 3.0))
-)",
-                                                     "product"));
-  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
-  Tensor x = values(model.semantic.inputs[0]);
-  for (const std::int64_t i : {0, 4, 8}) x.set(i, std::nan(""));
-  const NamedTensors inputs{{"x", x}};
-  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
-  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
-  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
+)";
+  Tensor x(DType::f32, {9});
+  for (std::int64_t i = 0; i < 9; ++i) x.set(i, i % 4 == 0 ? std::nan("") : static_cast<double>(i - 4) / 2);
+  NUMERIC_TRY([[maybe_unused]] const Outcome outcome, tried(text, "product", {{"x", x}}));
 }
 
 // A mask of −1e38 and another term that takes it away where both are: no tile is left out for the one.
@@ -388,14 +382,7 @@ x = Add(Add(MatMul(Q, Transpose(K, perm=[1, 0])), far), {})
 out = MatMul(Softmax(x, axis=-1), V)
 )",
                                        GetParam());
-  NUMERIC_TRY(Place place, open_place(lavapipe));
-  NUMERIC_TRY(SemanticGraph semantic, parse_semantic(text, "opposed"));
-  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
-  NamedTensors inputs;
-  for (const SemanticInput& i : model.semantic.inputs) inputs[i.name] = values(i);
-  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
-  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
-  EXPECT_TRUE(within(outcome.outputs, expected, 1e-5, 1e-5));
+  NUMERIC_TRY([[maybe_unused]] const Outcome outcome, tried(text, "opposed"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, OpposedMasks,
@@ -417,11 +404,6 @@ class GivenRow : public ::testing::TestWithParam<Row> {};
 TEST_P(GivenRow, IsAsTheGraphSays) {
   const auto& [name, statements, x, m] = GetParam();
   const auto n = static_cast<std::int64_t>(x.size());
-  NUMERIC_TRY(SemanticGraph semantic,
-              parse_semantic(fmt::format("g(x: f32[1, {0}], m: bool[1, {0}], v: f32[{0}]) -> y\nzero: f32 = 0\n{1}", n,
-                                         statements),
-                             name));
-  NUMERIC_TRY(const Model model, canonicalise(std::move(semantic)));
   NamedTensors inputs{
       {"x", Tensor(DType::f32, {1, n})}, {"m", Tensor(DType::boolean, {1, n})}, {"v", Tensor(DType::f32, {n})}};
   for (std::int64_t i = 0; i < n; ++i) {
@@ -429,10 +411,9 @@ TEST_P(GivenRow, IsAsTheGraphSays) {
     inputs.at("m").set(i, m[static_cast<std::size_t>(i)]);
     inputs.at("v").set(i, static_cast<double>(i + 1));
   }
-  NUMERIC_TRY(Place place, open_place(lavapipe));
-  NUMERIC_TRY(const NamedTensors expected, reference(model, inputs, {}));
-  NUMERIC_TRY(const Outcome outcome, run_model(place, model, inputs, {}));
-  EXPECT_TRUE(within(outcome.outputs, expected, 1e-37, 1e-4));
+  const std::string text =
+      fmt::format("g(x: f32[1, {0}], m: bool[1, {0}], v: f32[{0}]) -> y\nzero: f32 = 0\n{1}", n, statements);
+  NUMERIC_TRY(const Outcome outcome, tried(text, name, std::move(inputs), 1e-37, 1e-4));
   EXPECT_EQ(outcome.compiled.regions.size(), 1u);
 }
 
